@@ -1,0 +1,43 @@
+# `make demo` and `make test` set up everything they need; see `make help`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format clean
+
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## create .venv and install the pinned packages
+
+# The build tool is installed first, so that the build itself uses the pinned versions too.
+$(READY): pyproject.toml constraints.txt src/thinrnn/version.py
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "thinrnn needs Python 3.11 or newer; try: make PYTHON=python3.12" >&2; exit 1; }
+	@echo "installing into $(VENV), this takes a few minutes the first time"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) hatchling
+	@$(PIP) --no-build-isolation -e '.[all,dev]'
+	@touch $@
+
+demo: $(READY) ## prune a small language model on real text
+	@$(BIN)/python examples/quickstart.py
+
+test: lint ## check style and types, then run all tests
+	@$(BIN)/python -m pytest -q -n 2
+
+lint: $(READY) ## check style and types
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy src
+
+format: $(READY) ## fix what ruff can fix
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+clean: ## remove the environment, caches and build outputs
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +

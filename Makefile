@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint format clean
@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt src/thinrnn/version.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "thinrnn needs Python 3.11 or newer; try: make PYTHON=python3.12" >&2; exit 1; }
 	@echo "installing into $(VENV), this takes a few minutes the first time"
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) hatchling
 	@$(PIP) --no-build-isolation -e '.[all,dev]'
 	@touch $@
@@ -40,4 +40,4 @@ format: $(READY) ## fix what ruff can fix
 
 clean: ## remove the environment, caches and build outputs
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find $(wildcard src tests examples benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +

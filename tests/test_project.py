@@ -51,8 +51,8 @@ FORBIDDEN = {
             ("deb", "debian", "org"),
         ]
     ),
-    "local path": r"(?<![\w.~*/$}])/(?:" + "|".join(["home", "root", "Users", "work"]) + r")/\w",
-    "temporary path": r"(?<![\w.~*/$}])/" + r"tmp/\w",
+    "local path": r"(?<![\w.~*$}])/(?:" + "|".join(["home", "root", "Users", "work"]) + r")/\w",
+    "temporary path": r"(?<![\w.~*$}])/" + r"tmp/\w",
 }
 
 

@@ -1,0 +1,118 @@
+"""What a run says while it works: a bar on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Any, Protocol, TextIO
+
+
+class Progress(Protocol):
+    """What a recipe tells about its work."""
+
+    def start(self, title: str, total: int, done: int = 0) -> None:
+        """A piece of work of `total` steps begins, of which some may be done."""
+
+    def step(self, done: int, **shown: str) -> None:
+        """So many steps are done; `shown` are texts to show beside them."""
+
+    def line(self, text: str) -> None:
+        """Something that should stay readable was said."""
+
+
+class Silent:
+    """Progress that nobody watches."""
+
+    def start(self, title: str, total: int, done: int = 0) -> None: ...
+
+    def step(self, done: int, **shown: str) -> None: ...
+
+    def line(self, text: str) -> None: ...
+
+
+class Plain:
+    """One line now and then, for logs and pipes."""
+
+    def __init__(self, out: TextIO, every: float = 15.0) -> None:
+        self.out, self.every = out, every
+        self.title, self.total, self.first = "", 0, 0
+        self.began = self.said = time.monotonic()
+
+    def start(self, title: str, total: int, done: int = 0) -> None:
+        self.title, self.total, self.first = title, total, done
+        self.began = self.said = time.monotonic()
+
+    def step(self, done: int, **shown: str) -> None:
+        now = time.monotonic()
+        if now - self.said < self.every:
+            return
+        self.said = now
+        left = time_left(now - self.began, done - self.first, self.total - done)
+        details = "  ".join(f"{key} {value}" for key, value in shown.items())
+        self.line(f"{self.title} {done}/{self.total}  {details}  {left} left")
+
+    def line(self, text: str) -> None:
+        print(text, file=self.out, flush=True)
+
+
+class Bar:
+    """A live bar drawn by rich."""
+
+    def __init__(self, out: TextIO) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        self.rich = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed}/{task.total}"),
+            TextColumn("{task.fields[shown]}"),
+            TimeRemainingColumn(),
+            console=Console(file=out),
+            transient=True,
+        )
+        self.task: Any = None
+
+    def start(self, title: str, total: int, done: int = 0) -> None:
+        if self.task is not None:
+            self.rich.remove_task(self.task)
+        self.task = self.rich.add_task(title, total=total, completed=done, shown="")
+        self.rich.start()
+
+    def step(self, done: int, **shown: str) -> None:
+        details = "  ".join(f"{key} {value}" for key, value in shown.items())
+        self.rich.update(self.task, completed=done, shown=details)
+
+    def line(self, text: str) -> None:
+        self.rich.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class Shown:
+    """`with Shown() as progress` gives a bar on a terminal and plain lines elsewhere."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        self.out = sys.stdout if out is None else out
+
+    def __enter__(self) -> Progress:
+        self.progress: Plain | Bar = Bar(self.out) if self.out.isatty() else Plain(self.out)
+        return self.progress
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(self.progress, Bar):
+            self.progress.rich.stop()
+
+
+def time_left(spent: float, done: int, left: int) -> str:
+    """Return the time for `left` steps at the speed so far, as m:ss or h:mm:ss."""
+    if done <= 0:
+        return "-:--"
+    seconds = int(spent / done * left)
+    minutes, hours = seconds // 60, seconds // 3600
+    if hours:
+        return f"{hours}:{minutes % 60:02d}:{seconds % 60:02d}"
+    return f"{minutes}:{seconds % 60:02d}"

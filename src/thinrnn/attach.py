@@ -1,0 +1,285 @@
+"""Gates on and off a model, in place.
+
+    model(x) ──▶ pre-hook: draw each gate once, hang gated weights over the layers that read them
+                 forward as the user wrote it, fused kernels included
+             ──▶ post-hook: take the gated weights off again
+
+Gated weights are hung over a module by an entry in its `__dict__`, which Python finds before the
+parameter of the same name. Parameters, `state_dict` keys and the user's code stay as they were.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from thinrnn.errors import GateError, PlanError
+from thinrnn.gate import Estimator, Gate, HardConcrete
+from thinrnn.hooks import Gone, remove_hooks_
+from thinrnn.layers import layer_of
+from thinrnn.pick import Pick, make_picks, set_picks_
+from thinrnn.plan import Plan, named_tensors
+from thinrnn.sandbox import copy_module
+from thinrnn.scale import scale
+
+
+def attach_(model: nn.Module, plan: Plan, gate: Estimator | None = None) -> nn.Module:
+    """Put one gate per neuron of the plan on the model, in place, and return the model.
+
+    In training each call of the model draws one sample per gate; in eval gates have their
+    test-time values. The gates' parameters are part of `model.parameters()` and `state_dict()`.
+
+    >>> model = nn.LSTM(3, 8, num_layers=2)
+    >>> _ = attach_(model, find_groups(model, torch.zeros(5, 2, 3)))
+    >>> sorted(gates(model))
+    ['input', 'l0']
+    """
+    if is_attached(model):
+        raise GateError("the model has gates already; call detach_(model) first to start again.")
+    if not plan.groups:
+        raise PlanError(f"the plan has no group to put gates on:\n{plan}")
+    plan = plan.fitted(model)
+    estimator = HardConcrete() if gate is None else gate
+    model.__dict__["_thinrnn"] = Attached(model, plan, estimator)
+    return model
+
+
+def detach_(model: nn.Module) -> nn.Module:
+    """Take the gates off the model, in place; its weights stay as they are."""
+    attached(model).remove()
+    return model
+
+
+def is_attached(model: nn.Module) -> bool:
+    """Return whether the model has gates."""
+    return "_thinrnn" in model.__dict__
+
+
+def attached(model: nn.Module) -> "Attached":
+    """Return what `attach_` put on the model."""
+    if not is_attached(model):
+        raise GateError("the model has no gates: call attach_(model, find_groups(model, example)).")
+    found: Attached = model.__dict__["_thinrnn"]
+    return found
+
+
+def gates(model: nn.Module) -> dict[str, Gate]:
+    """Return the gates of each group, by name, for reading and for setting `log_alpha`."""
+    return dict(attached(model).gates)
+
+
+def param_groups(
+    model: nn.Module, *, lr: float, gate_lr: float | None = None, weight_decay: float = 0.0
+) -> list[dict[str, Any]]:
+    """Return optimizer groups: weights, and gates with their own rate and no weight decay."""
+    own = [gate.log_alpha for gate in gates(model).values()]
+    ids = {id(p) for p in own}
+    weights = [p for p in model.parameters() if id(p) not in ids and p.requires_grad]
+    return [
+        {"params": weights, "lr": lr, "weight_decay": weight_decay},
+        {"params": own, "lr": lr if gate_lr is None else gate_lr, "weight_decay": 0.0},
+    ]
+
+
+class Reader:
+    """One parameter that reads neurons, and all the places where modules hold it."""
+
+    def __init__(self, name: str, dim: int, size: int) -> None:
+        self.name = name
+        self.dim = dim
+        self.groups: list[str] = []
+        self.index = torch.full((size,), -1)  # position -> entry of the groups' gates in a row
+        self.homes: list[tuple[nn.Module, str]] = []
+
+    def factors(self, values: dict[str, Tensor]) -> Tensor:
+        """Return the gate of each position along the dimension; 1 where nobody gates it."""
+        rows = [values[group] for group in self.groups]
+        row = rows[0] if len(rows) == 1 else torch.cat(rows)
+        if self.index.device != row.device:
+            self.index = self.index.to(row.device)
+        if self.is_plain(row.numel()):
+            return row
+        return torch.where(self.index < 0, 1.0, row[self.index.clamp(min=0)]).to(row.dtype)
+
+    def is_plain(self, size: int) -> bool:
+        """Whether position i simply belongs to gate i; known without asking the device."""
+        if not hasattr(self, "_plain"):
+            same = len(self.index) == size and bool((self.index.cpu() == torch.arange(size)).all())
+            self._plain = same
+        return self._plain
+
+
+class Attached:
+    """The gates of a model, the parameters they act on, and the hooks that apply them."""
+
+    def __init__(self, model: nn.Module, plan: Plan, estimator: Estimator) -> None:
+        self.model = model
+        self.first_plan = plan  # as attached; `plan` follows the model when it shrinks
+        self.plan = plan
+        self.gates: dict[str, Gate] = {}
+        reference = next(p for p in model.parameters() if p.is_floating_point())
+        wide = torch.float64 if reference.dtype == torch.float64 else torch.float32
+        for group in plan.groups:
+            gate = Gate(group.name, model, estimator, group.size)
+            start = estimator.start(group.size).to(reference.device, wide)
+            model.register_parameter(gate.key("log_alpha"), nn.Parameter(start))
+            origin = torch.arange(group.size, device=reference.device)
+            model.register_buffer(gate.key("origin"), origin)
+            self.gates[group.name] = gate
+        self.depth = 0
+        self.last: dict[str, Tensor] = {}
+        named = model.named_modules()
+        self.layers = {n: layer for n, m in named if (layer := layer_of(n, m)) is not None}
+        self.picks: dict[str, Pick] = {}
+        self.follow(plan)
+
+    def follow(self, plan: Plan) -> None:
+        """Set readers and hooks for a plan: at the start, and after each cut."""
+        self.plan = plan
+        remove_hooks_(self.model, self._is_own)
+        self.readers = _readers(self.model, plan)
+        self.of_module: dict[nn.Module, list[Reader]] = defaultdict(list)
+        for reader in self.readers:
+            for module, _ in reader.homes:
+                if reader not in self.of_module[module]:
+                    self.of_module[module].append(reader)
+        self.model.register_forward_pre_hook(self._enter_model, prepend=True)
+        self.model.register_forward_hook(self._leave_model, always_call=True)
+        self.model.register_load_state_dict_pre_hook(self._check_state)
+        for module in self.of_module:
+            if module is not self.model:
+                module.register_forward_pre_hook(self._enter_layer)
+                module.register_forward_hook(self._leave_layer, always_call=True)
+        keep = {name: gate.origin.cpu() for name, gate in self.gates.items()}
+        self.picks = make_picks(self.layers, self.first_plan, keep, full_inputs=True)
+        set_picks_(self.model, self.picks)
+
+    def remove(self) -> None:
+        """Take hooks, gates and this object off the model."""
+        remove_hooks_(self.model, lambda hook: hook is self)
+        for gate in self.gates.values():
+            del self.model._parameters[gate.key("log_alpha")]
+            del self.model._buffers[gate.key("origin")]
+        del self.model.__dict__["_thinrnn"]
+
+    def _is_own(self, hook: object) -> bool:
+        return hook is self or any(hook is pick for pick in self.picks.values())
+
+    def copy_without(self, memo: dict[int, Any]) -> nn.Module:
+        """Return a copy of the model without gates; `memo` holds tensors to put in, by id."""
+        gone = Gone()
+        memo |= {id(thing): gone for thing in (self, *self.picks.values())}
+        clone = copy_module(self.model, memo)
+        remove_hooks_(clone, lambda hook: hook is gone)
+        for gate in self.gates.values():
+            del clone._parameters[gate.key("log_alpha")]
+            del clone._buffers[gate.key("origin")]
+        del clone.__dict__["_thinrnn"]
+        return clone
+
+    def values(self, groups: Iterable[str]) -> dict[str, Tensor]:
+        """Return the gates for one call: a fresh sample in training, the estimate in eval."""
+        if not self.model.training:
+            return {name: self.gates[name].value for name in groups}
+        if torch._C._current_graph_task_id() != -1 and self.last:
+            # checkpointing runs a layer again inside the backward pass: it must see the same gates
+            return {name: self.last[name] for name in groups}
+        drawn = {name: self.gates[name].sample() for name in groups}
+        self.last = {**self.last, **drawn}
+        return drawn
+
+    def _enter_model(self, module: nn.Module, args: Any) -> None:
+        self.depth += 1
+        if self.depth == 1:
+            self._hang(self.readers, None, self.values(self.gates))
+
+    def _leave_model(self, module: nn.Module, args: Any, result: Any) -> None:
+        self.depth -= 1
+        if self.depth == 0:
+            self._take_off(self.readers, None)
+
+    def _enter_layer(self, module: nn.Module, args: Any) -> None:
+        if self.depth == 0:  # a layer called on its own, not from the model's forward
+            readers = self.of_module[module]
+            groups = dict.fromkeys(g for reader in readers for g in reader.groups)
+            self._hang(readers, module, self.values(groups))
+
+    def _leave_layer(self, module: nn.Module, args: Any, result: Any) -> None:
+        if self.depth == 0:
+            self._take_off(self.of_module[module], module)
+
+    def _hang(
+        self, readers: list[Reader], only: nn.Module | None, values: dict[str, Tensor]
+    ) -> None:
+        covered: dict[nn.Module, dict[str, Tensor]] = defaultdict(dict)
+        for reader in readers:
+            module, name = reader.homes[0]
+            parameter = module._parameters[name]
+            assert parameter is not None
+            gated = scale(parameter, reader.factors(values), reader.dim)
+            for module, name in reader.homes:
+                if only is None or module is only:
+                    covered[module][name] = gated
+        for module, weights in covered.items():
+            if isinstance(module, nn.RNNBase):
+                module.__dict__["_thinrnn_flat"] = module._flat_weights
+                flat = zip(module._flat_weights_names, module._flat_weights, strict=True)
+                module.__dict__["_flat_weights"] = [weights.get(n, w) for n, w in flat]
+            else:
+                module.__dict__.update(weights)
+
+    def _take_off(self, readers: list[Reader], only: nn.Module | None) -> None:
+        for reader in readers:
+            for module, name in reader.homes:
+                if only is not None and module is not only:
+                    continue
+                if isinstance(module, nn.RNNBase):
+                    flat = module.__dict__.pop("_thinrnn_flat", None)
+                    if flat is not None:
+                        module.__dict__["_flat_weights"] = flat
+                else:
+                    module.__dict__.pop(name, None)
+
+    def _check_state(self, module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+        own = {k for k in [*module._parameters, *module._buffers] if k.startswith("thinrnn:")}
+        given = {k[len(prefix) :] for k in state if k.startswith(f"{prefix}thinrnn:")}
+        wrong = sorted((own ^ given) if given else ())
+        for key in own & given:
+            if state[prefix + key].shape != getattr(module, key).shape:
+                wrong.append(key)
+        if wrong:
+            names = ", ".join(sorted({k.split(":")[1].replace("/", ".") for k in wrong}))
+            raise PlanError(
+                f"these weights were saved with another plan: groups {names} differ. Attach the "
+                "plan they were trained with (Plan.from_json), and cut_ it if it had shrunk."
+            )
+
+
+def _readers(model: nn.Module, plan: Plan) -> list[Reader]:
+    """Return every parameter that has to be gated, tied ones once with all their homes."""
+    tensors = named_tensors(model)
+    readers: dict[tuple[int, int], Reader] = {}
+    for group in plan.groups:
+        for s in group.slices:
+            if s.role != "read":
+                continue
+            tensor = tensors[s.parameter]
+            dim = s.dim % tensor.dim()
+            key = (id(tensor), dim)
+            reader = readers.setdefault(key, Reader(s.parameter, dim, tensor.shape[dim]))
+            if group.name not in reader.groups:
+                reader.groups.append(group.name)
+            positions, neurons = s.index()
+            before = sum(plan[g].size for g in reader.groups[: reader.groups.index(group.name)])
+            reader.index[positions] = neurons + before
+    for (key, _), reader in readers.items():
+        for module in model.modules():
+            for name, parameter in module._parameters.items():
+                if parameter is not None and id(parameter) == key:
+                    reader.homes.append((module, name))
+    twice = [r.name for r in readers.values() if sum(q.homes == r.homes for q in readers.values()) > 1]
+    if twice:
+        raise PlanError(f"'{twice[0]}' is read along two dimensions; declare one of them only.")
+    return list(readers.values())

@@ -1,0 +1,284 @@
+"""The Plan: which neurons can go, and what each of them owns, as plain frozen data.
+
+    Plan ── Group "lstm.l0" (1500 neurons) ── Slice "lstm.weight_hh_l0", dim 0, produce
+                                           ── Slice "lstm.weight_hh_l0", dim 1, read
+                                           ── Slice "decoder.weight",    dim 1, read
+
+A neuron is removed by removing its positions from every slice. A closed gate multiplies the
+positions where the neuron is *read* by zero, so nobody notices that it is gone.
+"""
+
+import fnmatch
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from thinrnn.errors import PlanError
+
+Role = Literal["produce", "read"]
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The positions along one dimension of a parameter or buffer that a group's neurons own.
+
+    `runs` are triples (first position, first neuron, length): position `first + i` belongs to
+    neuron `neuron + i`.
+    """
+
+    parameter: str
+    dim: int
+    role: Role
+    runs: tuple[tuple[int, int, int], ...]
+
+    @staticmethod
+    def of(parameter: str, dim: int, role: Role, positions: Tensor, neurons: Tensor) -> "Slice":
+        """Return the slice in which `positions[i]` belongs to `neurons[i]`."""
+        order = torch.argsort(positions)
+        p, n = positions[order], neurons[order]
+        breaks = (p.diff() != 1) | (n.diff() != 1)
+        starts = torch.cat([torch.tensor([0]), breaks.nonzero().flatten() + 1])
+        lengths = torch.cat([starts, torch.tensor([len(p)])]).diff()
+        rows = torch.stack([p[starts], n[starts], lengths], 1).tolist()
+        return Slice(parameter, dim, role, tuple((a, b, c) for a, b, c in rows))
+
+    def index(self) -> tuple[Tensor, Tensor]:
+        """Return positions along the dimension and the neuron that owns each."""
+        positions = [torch.arange(p, p + length) for p, _, length in self.runs]
+        neurons = [torch.arange(n, n + length) for _, n, length in self.runs]
+        return torch.cat(positions), torch.cat(neurons)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neurons that are kept or removed one by one, and everything they own.
+
+    A group with no `produce` slice is input selection: features that come from outside the model.
+    """
+
+    name: str
+    size: int
+    slices: tuple[Slice, ...]
+
+    @property
+    def is_input(self) -> bool:
+        """True when nothing inside the model produces these neurons."""
+        return all(s.role == "read" for s in self.slices)
+
+    def owners(self, role: Role) -> list[str]:
+        """Return the modules whose parameters produce, or read, the neurons."""
+        names = (s.parameter.rpartition(".")[0] or s.parameter for s in self.slices if s.role == role)
+        return list(dict.fromkeys(names))
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Neurons that stay, and why; `undeclared` are raw parameters that `Plan.using` can add."""
+
+    group: Group
+    reason: str
+    undeclared: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All groups of a model; made by `find_groups`, or written by hand.
+
+    `outside` names module arguments ("lstm.state", "lstm.input") that the model's own code fills
+    at full width, with zeros say: the small model picks the kept entries there.
+
+    >>> plan = Plan((Group("fc", 2, (Slice("fc.weight", 0, "produce", ((0, 0, 2),)),)),))
+    >>> Plan.from_json(plan.to_json()) == plan
+    True
+    """
+
+    groups: tuple[Group, ...]
+    refused: tuple[Refusal, ...] = ()
+    outside: tuple[str, ...] = ()
+    _by_name: dict[str, Group] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for group in self.groups:
+            if group.name in self._by_name:
+                raise PlanError(f"two groups are called '{group.name}': give each its own name.")
+            self._by_name[group.name] = group
+
+    def __getitem__(self, name: str) -> Group:
+        if name in self._by_name:
+            return self._by_name[name]
+        for refusal in self.refused:
+            if refusal.group.name == name:
+                raise PlanError(f"group '{name}' is refused: {refusal.reason}")
+        raise PlanError(f"no group '{name}' in this plan; there are: {_listed(self._by_name)}.")
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self.groups)
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    def only(self, *patterns: str) -> "Plan":
+        """Return the plan with just the groups whose names match a pattern (`"lstm.*"`)."""
+        return replace(self, groups=tuple(g for g in self.groups if self._hit(g, patterns)))
+
+    def without(self, *patterns: str) -> "Plan":
+        """Return the plan less the groups whose names match a pattern."""
+        return replace(self, groups=tuple(g for g in self.groups if not self._hit(g, patterns)))
+
+    def _hit(self, group: Group, patterns: Sequence[str]) -> bool:
+        for pattern in patterns:
+            if not any(fnmatch.fnmatchcase(g.name, pattern) for g in self.groups):
+                raise PlanError(f"no group matches '{pattern}'; there are: {_listed(self._by_name)}.")
+        return any(fnmatch.fnmatchcase(group.name, pattern) for pattern in patterns)
+
+    def using(self, group: str, parameter: str, *, dim: int, at: Iterable[int] = (0,)) -> "Plan":
+        """Return the plan in which `group` is also read by a raw parameter.
+
+        Neuron j owns position `start + j` along `dim` for each `start` in `at`. A group that was
+        refused because of this parameter is refused no longer; `verify` proves the claim later.
+        """
+        refusals = {r.group.name: r for r in self.refused}
+        old = refusals[group].group if group in refusals else self[group]
+        added = Slice(parameter, dim, "read", tuple((start, 0, old.size) for start in at))
+        new = replace(old, slices=(*old.slices, added))
+        if group not in refusals:
+            return replace(self, groups=tuple(new if g is old else g for g in self.groups))
+        refusal = refusals[group]
+        if parameter not in refusal.undeclared:
+            raise PlanError(f"group '{group}' stays refused, '{parameter}' or not: {refusal.reason}")
+        left = tuple(p for p in refusal.undeclared if p != parameter)
+        others = tuple(r for r in self.refused if r is not refusal)
+        if left:
+            still = Refusal(new, f"also read by raw parameters: {', '.join(left)}", left)
+            return replace(self, refused=(*others, still))
+        return replace(self, groups=(*self.groups, new), refused=others)
+
+    def fitted(self, model: nn.Module) -> "Plan":
+        """Return the plan with dimensions counted from the front; raise unless it fits the model."""
+        self.check(model)
+        tensors = named_tensors(model)
+        groups = []
+        for g in self.groups:
+            slices = (replace(s, dim=s.dim % tensors[s.parameter].dim()) for s in g.slices)
+            groups.append(replace(g, slices=tuple(slices)))
+        return replace(self, groups=tuple(groups))
+
+    def check(self, model: nn.Module) -> None:
+        """Raise unless every slice exists in the model and no position has two owners."""
+        tensors = named_tensors(model)
+        owned: dict[tuple[int, int], dict[int, tuple[str, int]]] = {}
+        for group in self.groups:
+            for s in group.slices:
+                where = f"group '{group.name}' names '{s.parameter}'"
+                if s.parameter not in tensors:
+                    raise PlanError(
+                        f"{where}, which the model does not have. Was the plan made for another "
+                        "model? Make it again with find_groups(model, example)."
+                    )
+                tensor = tensors[s.parameter]
+                positions, neurons = s.index()
+                dim_size = tensor.shape[s.dim] if -tensor.dim() <= s.dim < tensor.dim() else -1
+                if int(positions.max()) >= dim_size or int(neurons.max()) >= group.size:
+                    raise PlanError(
+                        f"{where}, dim {s.dim}, up to position {int(positions.max())} and neuron "
+                        f"{int(neurons.max())}, but its shape is {tuple(tensor.shape)} and the "
+                        f"group has {group.size} neurons. Was the plan made for another size?"
+                    )
+                taken = owned.setdefault((id(tensor), s.dim % tensor.dim()), {})
+                for p, n in zip(positions.tolist(), neurons.tolist(), strict=True):
+                    if taken.setdefault(p, (group.name, n)) != (group.name, n):
+                        raise PlanError(
+                            f"position {p} of '{s.parameter}', dim {s.dim}, belongs to neuron {n} "
+                            f"of '{group.name}' and to neuron {taken[p][1]} of '{taken[p][0]}': "
+                            "such neurons must be one group."
+                        )
+
+    def to_json(self) -> str:
+        """Return the plan as JSON text."""
+        data = {
+            "thinrnn_plan": FORMAT,
+            "groups": [_group_data(g) for g in self.groups],
+            "refused": [
+                {"group": _group_data(r.group), "reason": r.reason, "undeclared": list(r.undeclared)}
+                for r in self.refused
+            ],
+            "outside": list(self.outside),
+        }
+        return json.dumps(data, indent=1)
+
+    @staticmethod
+    def from_json(text: str) -> "Plan":
+        """Return the plan that `to_json` wrote, or that was written by hand."""
+        try:
+            data = json.loads(text)
+            if data["thinrnn_plan"] != FORMAT:
+                raise PlanError(f"the plan has format {data['thinrnn_plan']}, known is {FORMAT}.")
+            return Plan(
+                groups=tuple(_group_from(g) for g in data["groups"]),
+                refused=tuple(
+                    Refusal(_group_from(r["group"]), r["reason"], tuple(r["undeclared"]))
+                    for r in data.get("refused", ())
+                ),
+                outside=tuple(data.get("outside", ())),
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, PlanError):
+                raise
+            raise PlanError(f"this is not a plan: {type(error).__name__}: {error}") from error
+
+    def __str__(self) -> str:
+        rows = [("group", "size", "produced by", "read by")]
+        for g in self.groups:
+            made = ", ".join(g.owners("produce")) or "the caller (input selection)"
+            rows.append((g.name, str(g.size), made, ", ".join(g.owners("read"))))
+        refused = [(r.group.name, str(r.group.size), r.reason) for r in self.refused]
+        table = _aligned(rows)
+        if refused:
+            table += "\n\n" + _aligned([("refused", "size", "why"), *refused])
+        return table
+
+
+def named_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Return every parameter and buffer under every one of its names."""
+    found: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
+    found.update(model.named_buffers(remove_duplicate=False))
+    return {name: t for name, t in found.items() if not name.startswith("thinrnn:")}
+
+
+def _group_data(group: Group) -> dict[str, Any]:
+    slices = [
+        {"parameter": s.parameter, "dim": s.dim, "role": s.role, "runs": [list(r) for r in s.runs]}
+        for s in group.slices
+    ]
+    return {"name": group.name, "size": group.size, "slices": slices}
+
+
+def _group_from(data: dict[str, Any]) -> Group:
+    slices = []
+    for s in data["slices"]:
+        if s["role"] not in ("produce", "read"):
+            raise PlanError(f"role '{s['role']}' of '{s['parameter']}' is not produce or read.")
+        runs = tuple((int(a), int(b), int(c)) for a, b, c in s["runs"])
+        slices.append(Slice(str(s["parameter"]), int(s["dim"]), s["role"], runs))
+    return Group(str(data["name"]), int(data["size"]), tuple(slices))
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names) or "none"
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if i == 1 else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])

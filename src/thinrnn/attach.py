@@ -18,11 +18,12 @@ from torch import Tensor, nn
 from thinrnn.errors import GateError, PlanError
 from thinrnn.gate import Estimator, Gate, HardConcrete
 from thinrnn.hooks import Gone, remove_hooks_
-from thinrnn.layers import layer_of
+from thinrnn.layers import RNNLayer, layer_of
 from thinrnn.pick import Pick, make_picks, set_picks_
 from thinrnn.plan import Plan, named_tensors
 from thinrnn.sandbox import copy_module
 from thinrnn.scale import scale
+from thinrnn.size import Sizes
 
 
 def attach_(model: nn.Module, plan: Plan, gate: Estimator | None = None) -> nn.Module:
@@ -111,6 +112,16 @@ class Reader:
         return self._plain
 
 
+class Drawn(dict[str, Tensor]):
+    """The last sample of each gate; it belongs to one graph, so copies start empty."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Drawn":
+        return Drawn()
+
+    def __reduce__(self) -> Any:
+        return Drawn, ()
+
+
 class Attached:
     """The gates of a model, the parameters they act on, and the hooks that apply them."""
 
@@ -118,6 +129,7 @@ class Attached:
         self.model = model
         self.first_plan = plan  # as attached; `plan` follows the model when it shrinks
         self.plan = plan
+        self.sizes = Sizes(model, plan)
         self.gates: dict[str, Gate] = {}
         reference = next(p for p in model.parameters() if p.is_floating_point())
         wide = torch.float64 if reference.dtype == torch.float64 else torch.float32
@@ -129,7 +141,7 @@ class Attached:
             model.register_buffer(gate.key("origin"), origin)
             self.gates[group.name] = gate
         self.depth = 0
-        self.last: dict[str, Tensor] = {}
+        self.last = Drawn()
         named = model.named_modules()
         self.layers = {n: layer for n, m in named if (layer := layer_of(n, m)) is not None}
         self.picks: dict[str, Pick] = {}
@@ -187,8 +199,23 @@ class Attached:
             # checkpointing runs a layer again inside the backward pass: it must see the same gates
             return {name: self.last[name] for name in groups}
         drawn = {name: self.gates[name].sample() for name in groups}
-        self.last = {**self.last, **drawn}
+        self.last.update(drawn)
         return drawn
+
+    def rnns(self) -> list[str]:
+        """Return the names of the modules that were RNNs of torch when gates were attached."""
+        return [name for name, layer in self.layers.items() if isinstance(layer, RNNLayer)]
+
+    def open_probabilities(self) -> dict[str, Tensor]:
+        """Return P(gate != 0) of every original neuron; 0 for those that were removed."""
+        found = {}
+        for name, gate in self.gates.items():
+            probability = gate.open_probability
+            if gate.size < gate.full_size:
+                nothing = probability.new_zeros(gate.full_size)
+                probability = nothing.index_copy(0, gate.origin, probability)
+            found[name] = probability
+        return found
 
     def _enter_model(self, module: nn.Module, args: Any) -> None:
         self.depth += 1

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from thinrnn.attach import Attached, attached
-from thinrnn.cut import Keep, Positions, follow_tensors, kept_positions, select
+from thinrnn.cut import Keep, Positions, follow_tensors, kept_positions, restore_rnns, select
 from thinrnn.errors import PlanError
 from thinrnn.pick import make_picks, set_picks_
 from thinrnn.plan import named_tensors
@@ -60,6 +60,7 @@ def small_copy(gated: Attached, keep: Keep, *, inputs: str = "same") -> nn.Modul
     positions = kept_positions(gated.model, gated.plan, keep)
     small = gated.copy_without(_small_tensors(gated, positions))
     small, _ = follow_tensors(small, set(positions))
+    small = restore_rnns(small, gated.rnns())
     total = {name: gated.gates[name].origin.cpu()[kept] for name, kept in keep.items()}
     full_inputs = inputs == "same"
     set_picks_(small, make_picks(gated.layers, gated.first_plan, total, full_inputs=full_inputs))

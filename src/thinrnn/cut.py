@@ -5,6 +5,7 @@ here, from a plan and the neurons to keep, and nothing else.
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from thinrnn.errors import PlanError
 from thinrnn.layers import RNNLayer, layer_of
 from thinrnn.plan import Group, Plan, Slice, named_tensors
+from thinrnn.rnn_cell import ProjectedLSTM
 from thinrnn.rnn_stack import RNNStack
 
 Keep = dict[str, Tensor]  # group -> neurons to keep, ascending
@@ -70,6 +72,15 @@ def follow_tensors(model: nn.Module, names: set[str]) -> tuple[nn.Module, dict[s
     return model, renamed
 
 
+def restore_rnns(model: nn.Module, names: Iterable[str]) -> nn.Module:
+    """Turn stacks that were RNNs of torch, and have one size again, back into such."""
+    for name in names:
+        module = model.get_submodule(name)
+        if isinstance(module, RNNStack) and (rnn := module.to_rnn()) is not None:
+            model = _exchange(model, module, rnn)
+    return model
+
+
 def plan_after(plan: Plan, positions: Positions, keep: Keep, renamed: dict[str, str]) -> Plan:
     """Return the plan of the model that is left when `keep` stays."""
     groups = []
@@ -91,8 +102,16 @@ def plan_after(plan: Plan, positions: Positions, keep: Keep, renamed: dict[str, 
 
 
 def _has_one_size(rnn: nn.RNNBase) -> bool:
-    names = [n for n in rnn._flat_weights_names if n.startswith("weight_hh")]
-    return len({rnn._parameters[n].shape for n in names}) == 1  # type: ignore[union-attr]
+    """Whether the class of a cut RNN can still run it; a stack's own cells always can."""
+    if isinstance(rnn, ProjectedLSTM):
+        return True
+    shapes: dict[str, set[torch.Size]] = defaultdict(set)
+    for name in rnn._flat_weights_names:
+        parameter = rnn._parameters[name]
+        assert parameter is not None
+        shapes[name[:9]].add(parameter.shape)
+    wide = any(outputs >= cells for outputs, cells in shapes["weight_hr"])  # torch wants fewer
+    return len(shapes["weight_hh"]) == 1 and not wide
 
 
 def _exchange(model: nn.Module, old: nn.Module, new: nn.Module) -> nn.Module:

@@ -74,6 +74,34 @@ class RNNStack(nn.Module):
         }
         return cls(cells, batch_first=rnn.batch_first, dropout=rnn.dropout).train(rnn.training)
 
+    def to_rnn(self) -> nn.RNNBase | None:
+        """The nn.LSTM, nn.GRU or nn.RNN with the same Parameters, or None if torch has none such."""
+        hidden, projection = self.hidden_size, self.proj_size
+        if isinstance(hidden, tuple) or isinstance(projection, tuple) or 0 < hidden <= projection:
+            return None
+        options: dict[str, Any] = {
+            "bias": self.bias,
+            "batch_first": self.batch_first,
+            "bidirectional": self.bidirectional,
+            "device": "meta",  # every parameter is replaced at once
+        }
+        rnn: nn.RNNBase
+        if self.mode == "LSTM":
+            rnn = nn.LSTM(
+                self.input_size, hidden, self.num_layers, proj_size=projection, **options
+            )
+        elif self.mode == "GRU":
+            rnn = nn.GRU(self.input_size, hidden, self.num_layers, **options)
+        else:
+            kind = self.mode.removeprefix("RNN_").lower()
+            rnn = nn.RNN(self.input_size, hidden, self.num_layers, nonlinearity=kind, **options)
+        rnn.dropout = self.dropout
+        for old, new in self.parameter_names(rnn).items():
+            cell, name = new.split(".")
+            setattr(rnn, old, getattr(self.cells[cell], name))
+        rnn._init_flat_weights()
+        return rnn.train(self.training)
+
     @staticmethod
     def parameter_names(rnn: nn.RNNBase) -> dict[str, str]:
         """Where each parameter of `rnn` is in the stack, as "bias_ih_l1" -> "l1.bias_ih_l0"."""

@@ -1,0 +1,123 @@
+"""shrink_: removing closed neurons while training goes on."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from thinrnn.attach import Attached, attached
+from thinrnn.cut import Keep, follow_tensors, kept_positions, need_root_stays, plan_after, select
+from thinrnn.errors import PlanError, ThinRNNError
+from thinrnn.plan import named_tensors
+
+
+def shrink_(model: nn.Module, optimizer: Optimizer | Sequence[Optimizer] | None = None) -> int:
+    """Remove the closed neurons of a gated model in place; return how many went.
+
+    Parameters keep their identity, so the optimizer goes on; its state (momentum, Adam's moments,
+    ASGD's averages) is cut along with them. Training goes on as before, faster. An `nn.LSTM` whose
+    layers get unequal sizes becomes an `RNNStack`, so its parameters get other names.
+    """
+    gated = attached(model)
+    keep = {}
+    with torch.no_grad():
+        for name, gate in gated.gates.items():
+            gate.check()
+            is_open = gate.own_value > 0
+            if not is_open.any():
+                is_open[gate.log_alpha.argmax()] = True
+            keep[name] = is_open.nonzero().flatten().cpu()
+    removed = sum(gate.size - len(keep[name]) for name, gate in gated.gates.items())
+    if removed:
+        keep_only_(gated, keep, _listed(optimizer))
+    return removed
+
+
+def kept(model: nn.Module) -> dict[str, list[int]]:
+    """Return, per group of a gated model, which of the original neurons are still there."""
+    return {name: gate.origin.tolist() for name, gate in attached(model).gates.items()}
+
+
+def cut_(
+    model: nn.Module,
+    kept: Mapping[str, Sequence[int]],
+    optimizer: Optimizer | Sequence[Optimizer] | None = None,
+) -> nn.Module:
+    """Remove all but the given original neurons of a gated model, in place.
+
+    With `kept(model)` of a model that had shrunk, a freshly built and attached one gets the same
+    structure, and a checkpoint's `state_dict` fits it.
+    """
+    gated = attached(model)
+    keep = {}
+    for name, gate in gated.gates.items():
+        wanted = torch.tensor(sorted(set(kept.get(name, gate.origin.tolist()))), dtype=torch.long)
+        here = torch.isin(gate.origin.cpu(), wanted).nonzero().flatten()
+        if len(here) != len(wanted) or not len(here):
+            raise PlanError(
+                f"group '{name}' has {gate.size} neurons here, and not all of those to keep: the "
+                "list of kept neurons belongs to another plan."
+            )
+        keep[name] = here
+    unknown = sorted(set(kept) - set(keep))
+    if unknown:
+        raise PlanError(f"no group '{unknown[0]}' in this plan; the list belongs to another one.")
+    keep_only_(gated, keep, _listed(optimizer))
+    return model
+
+
+@torch.no_grad()
+def keep_only_(gated: Attached, keep: Keep, optimizers: Sequence[Optimizer]) -> None:
+    """Cut a gated model down to the given present neurons, in place."""
+    model = gated.model
+    positions = kept_positions(model, gated.plan, keep)
+    tensors = named_tensors(model)
+    cuts = {id(tensors[name]): (tensors[name], where) for name, where in positions.items()}
+    for name, gate in gated.gates.items():
+        if len(keep[name]) < gate.size:
+            cuts[id(gate.log_alpha)] = (gate.log_alpha, {0: keep[name]})
+            cuts[id(gate.origin)] = (gate.origin, {0: keep[name]})
+    for tensor, where in cuts.values():
+        _cut_states(tensor, where, optimizers)
+    for tensor, where in cuts.values():
+        _replace_data(tensor, where)
+    after, renamed = follow_tensors(model, set(positions))
+    need_root_stays(model, after)
+    gated.last.clear()
+    gated.follow(plan_after(gated.plan, positions, keep, renamed))
+
+
+def _cut_states(tensor: Tensor, where: dict[int, Tensor], optimizers: Sequence[Optimizer]) -> None:
+    for optimizer in optimizers:
+        state = optimizer.state.get(tensor, {})
+        for key, value in state.items():
+            if not isinstance(value, Tensor) or value.numel() <= 1:
+                continue
+            if value.shape != tensor.shape:
+                raise ThinRNNError(
+                    f"{type(optimizer).__name__} keeps '{key}' of shape {tuple(value.shape)} for a "
+                    f"parameter of shape {tuple(tensor.shape)}, which shrink_ cannot cut. Use an "
+                    "optimizer whose state has the parameter's shape, or shrink_ without it and "
+                    "make a new one."
+                )
+            state[key] = select(value, where)
+
+
+def _replace_data(tensor: Tensor, where: dict[int, Tensor]) -> None:
+    grad = None if tensor.grad is None else select(tensor.grad, where)
+    new = select(tensor.detach(), where)
+    tensor.grad = None
+    if isinstance(tensor, nn.Parameter):
+        # a graph that is still alive (a loss somebody holds) remembers the old shape in the
+        # parameter's gradient accumulator; a change of type makes torch forget that one
+        other = torch.float32 if new.dtype != torch.float32 else torch.float64
+        tensor.data = torch.empty(0, dtype=other, device=new.device)
+    tensor.data = new
+    tensor.grad = grad
+
+
+def _listed(optimizer: Optimizer | Sequence[Optimizer] | None) -> Sequence[Optimizer]:
+    if optimizer is None:
+        return ()
+    return (optimizer,) if isinstance(optimizer, Optimizer) else optimizer

@@ -1,0 +1,111 @@
+"""Target: a size instead of a penalty weight.
+
+    size
+    full ──────╮
+               ╰╮        the best neurons that fit the line stay open, the others are closed
+                 ╰─╮
+    target         ╰──────────────────────
+          0      steps                    training step
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from thinrnn.attach import attached
+from thinrnn.choose import Masks, budget, choose
+from thinrnn.errors import TargetError
+
+WARM_UP = 0.1  # part of the steps in which nothing closes: gates learn what they are worth
+EVERY = 10  # calls between two looks at who stays
+
+
+class Target:
+    """A limit on the size of the small model: `params` or `macs`, a fraction (<= 1) or a number.
+
+    Call it once per training step and add the result to the loss. Over `steps` calls the limit is
+    lowered geometrically from the full size; at each point the neurons whose gates say that they
+    are worth most for their size stay open and the others are closed. In eval, and for `compact`,
+    the model always obeys the final limit: its size ends at most 2 % below it and never above,
+    as far as whole neurons allow. No group loses all its neurons.
+
+    >>> limit = Target(model, params=0.10, steps=2000)
+    >>> loss = criterion(model(x), y) + limit()
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        params: float | None = None,
+        macs: float | None = None,
+        steps: int = 1000,
+    ) -> None:
+        if steps < 1:
+            raise TargetError(f"steps={steps}: the limit is lowered over 1 step or more.")
+        self.gated = attached(model)
+        self.what, self.full, self.goal = budget(self.gated.sizes, params=params, macs=macs)
+        self.steps = steps
+        self.step = 0
+        costs = self.gated.sizes.neuron_costs(self.what)
+        usual = torch.cat(list(costs.values())).clamp(min=1).log().mean()
+        self.handicap = {name: c.clamp(min=1).log() - usual for name, c in costs.items()}
+        self._allowed: tuple[tuple[int, ...], Masks] | None = None
+        for gate in self.gated.gates.values():
+            gate.restrict = self._allow
+
+    @property
+    def limit(self) -> float:
+        """The size that is allowed at this step of the training."""
+        part = (self.step / self.steps - WARM_UP) / (1 - WARM_UP)
+        return self.full * math.pow(self.goal / self.full, min(max(part, 0.0), 1.0))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the limit has come down to the target."""
+        return self.step >= self.steps
+
+    def __call__(self) -> Tensor:
+        """Return what to add to the loss, and close the gates that no longer fit."""
+        self.step += 1
+        if self.step % EVERY == 0 or self.step == self.steps:
+            self.settle_(self.limit)
+        return torch.zeros((), device=next(iter(self.gated.gates.values())).log_alpha.device)
+
+    @torch.no_grad()
+    def settle_(self, limit: float | None = None) -> None:
+        """Close the gates that do not fit the limit (the final one by default), open the others."""
+        chosen = self.chosen(self.goal if limit is None else limit)
+        for name, gate in self.gated.gates.items():
+            mask = chosen[name].to(gate.log_alpha.device)[gate.origin]
+            gate.log_alpha.copy_(gate.estimator.placed(mask, gate.log_alpha))
+
+    @torch.no_grad()
+    def chosen(self, limit: float) -> Masks:
+        """Return the original neurons that are worth most within a limit."""
+        scores = {}
+        for name, gate in self.gated.gates.items():
+            gate.check()
+            score = torch.full((gate.full_size,), -1e9, dtype=torch.float64)
+            score[gate.origin.cpu()] = gate.log_alpha.detach().double().cpu().clamp(-1e6, 1e6)
+            scores[name] = score - self.handicap[name]
+        return choose(self.gated.sizes, scores, limit, self.what)
+
+    def _allow(self, name: str) -> Tensor | None:
+        """Return, for a group's gates in eval, which ones fit the final limit."""
+        gates = self.gated.gates
+        now = tuple(g.log_alpha._version + 1_000_003 * g.size for g in gates.values())
+        if self._allowed is None or self._allowed[0] != now:
+            self._allowed = (now, self.chosen(self.goal))
+        gate = gates[name]
+        return self._allowed[1][name].to(gate.log_alpha.device)[gate.origin]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint needs."""
+        return {"step": self.step}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint."""
+        self.step = int(state["step"])

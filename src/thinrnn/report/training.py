@@ -1,0 +1,202 @@
+"""How the run went: gates closing, perplexity, penalty."""
+
+import math
+from collections.abc import Callable, Sequence
+from html import escape
+
+import numpy as np
+
+from thinrnn.report import numbers
+from thinrnn.report.lines import LineChart, Series, draw_lines
+from thinrnn.report.page import HALF, NARROW, WIDE, both, figure, folded, section, table
+from thinrnn.report.raster import draw_heat
+from thinrnn.report.read import PHASES, Epoch, Run
+from thinrnn.report.scale import MOST_POINTS, thin
+from thinrnn.report.svg import tag
+
+_COLOURS = 5  # group colours in the style sheet; the next as many groups have them dashed
+_MOST_PIXELS = 600_000  # of all heat maps together
+
+
+def gates(run: Run) -> str:
+    """Returns kept neurons against epochs, and the gate values of every group."""
+    epochs = run.phase("gated")
+    groups = list(dict.fromkeys(group for epoch in epochs for group in epoch.kept))
+    parts = [_kept_figure(epochs, groups)] if groups else []
+    panels = list(dict.fromkeys(group for epoch in epochs for group in epoch.values))
+    if panels:
+        parts.append(_heat_figure(epochs, panels))
+    return section("gates", "Gates closing", *parts)
+
+
+def curves(run: Run) -> str:
+    """Returns validation perplexity of all phases, the penalty and the weights that are left."""
+    small = [figure for figure in (_penalty_figure(run), _params_figure(run)) if figure]
+    pair = tag("div", "".join(small), class_="pair") if small else ""
+    return section("curves", "Perplexity and penalty", _perplexity_figure(run), pair)
+
+
+def _kept_figure(epochs: Sequence[Epoch], groups: Sequence[str]) -> str:
+    shown = [epochs[i] for i in thin(len(epochs))]
+    x = [float(epoch.epoch) for epoch in shown]
+    series = [
+        Series(group, x, [float(e.kept.get(group, math.nan)) for e in shown], _style(i, groups))
+        for i, group in enumerate(groups)
+    ]
+    last = epochs[-1]
+    kept, size = sum(last.kept.values()), sum(last.sizes.values())
+    note = f"After epoch {last.epoch}, {numbers.count(kept)} of {numbers.count(size)} neurons "
+    note += f"are left ({numbers.percent(numbers.ratio(kept, size))})."
+    note += _thinned(len(epochs))
+    label = "Kept neurons against epoch. " + note
+    chart = LineChart("kept", label, "kept neurons", series, zero=True, value=numbers.count)
+    rows = [
+        [str(e.epoch), *(numbers.count(e.kept.get(group, math.nan)) for group in groups)]
+        for e in shown
+    ]
+    numbers_table = table(["epoch", *groups], rows, caption="Kept neurons by epoch and group")
+    return figure("Kept neurons per group.", note, _two_sizes(chart), numbers_table)
+
+
+def _heat_figure(epochs: Sequence[Epoch], groups: Sequence[str]) -> str:
+    panels, means = [], {}
+    per_group = max(_MOST_PIXELS // len(groups), 1)
+    for i, group in enumerate(groups):
+        bins = next(len(e.values[group]) for e in reversed(epochs) if group in e.values)
+        there = [e for e in epochs if len(e.values.get(group, ())) == bins]
+        if not bins:
+            continue
+        shown = [there[j] for j in thin(len(there), max(min(MOST_POINTS, per_group // bins), 2))]
+        values = np.stack([e.values[group] for e in shown], axis=1)  # (bins, epochs)
+        means[group] = {e.epoch: float(np.mean(e.values[group])) for e in shown}
+        last = there[-1]
+        size, kept = last.sizes.get(group, bins), last.kept.get(group, math.nan)
+        said = f"{numbers.count(kept)} of {numbers.count(size)} kept"
+        label = f"Gate values of {group} by epoch, {said}."
+        picture = draw_heat(
+            f"heat-{i}", group, values, [e.epoch for e in shown], size=size, label=label
+        )
+        panels.append(_panel(group, said, picture))
+    if not panels:
+        return ""
+    shown_epochs = sorted({epoch for by_epoch in means.values() for epoch in by_epoch})
+    rows = [
+        [str(e), *(numbers.plain(means[g].get(e, math.nan)) for g in means)] for e in shown_epochs
+    ]
+    numbers_table = table(["epoch", *means], rows, caption="Mean gate value by epoch and group")
+    key = '<span class="key">closed <i class="ramp"></i> open</span>'
+    grid = folded(panels, "panels")
+    note = "Each row is a neuron, those that stay open longest at the top; epochs run to the right."
+    note += _thinned(len(epochs), len(shown_epochs))
+    return figure("Gate values.", note, key + grid, numbers_table)
+
+
+def _panel(group: str, said: str, picture: str) -> str:
+    title = tag("p", f"<b>{escape(group)}</b> {escape(said)}")
+    return tag("div", title + picture, class_="panel")
+
+
+def _perplexity_figure(run: Run) -> str:
+    series = []
+    for phase in PHASES:
+        epochs = run.phase(phase)
+        shown = [epochs[i] for i in thin(len(epochs))]
+        x = [float(e.epoch) for e in shown]
+        y = [e.valid_perplexity for e in shown]
+        if any(math.isfinite(v) for v in y):
+            series.append(Series(phase, x, y, phase))
+    if not series:
+        return ""
+    best = [f"{s.name} {numbers.perplexity(min(filter(math.isfinite, s.y)))}" for s in series]
+    chart = LineChart(
+        "perplexity",
+        f"Validation perplexity against epoch. Best: {', '.join(best)}.",
+        "validation perplexity",
+        series,
+        value=numbers.perplexity,
+    )
+    note = f"Best so far: {', '.join(best)}." if not run.finished else f"Best: {', '.join(best)}."
+    note += _axis(chart)
+    note += _thinned(max(len(run.phase(phase)) for phase in PHASES))
+    note += _left_out([e.valid_perplexity for e in run.epochs])
+    return figure(
+        "Validation perplexity.", note, _two_sizes(chart), _series_table(chart, "Perplexity")
+    )
+
+
+def _penalty_figure(run: Run) -> str:
+    """Steps show the penalty finer than epochs; older runs and short ones may have no steps."""
+    steps = sorted((s for s in run.steps if s.phase == "gated"), key=lambda s: s.step)
+    points = [(s.epoch, s.penalty) for s in steps]
+    if sum(math.isfinite(y) for _, y in points) < 2:
+        points = [(float(e.epoch), e.penalty) for e in run.phase("gated")]
+    if not any(math.isfinite(y) for _, y in points):
+        return ""
+    shown = [points[i] for i in thin(len(points))]
+    series = Series("penalty", [x for x, _ in shown], [y for _, y in shown], "gated")
+    chart = LineChart(
+        "penalty", "Penalty on open gates against epoch.", "penalty added to the loss", [series]
+    )
+    note = "What the open gates add to the loss." + _axis(chart) + _left_out([y for _, y in points])
+    return figure("Penalty.", note, _two_sizes(chart, HALF), _series_table(chart, "Penalty"))
+
+
+def _params_figure(run: Run) -> str:
+    epochs = [e for e in run.phase("gated") if math.isfinite(e.params)]
+    if not epochs:
+        return ""
+    shown = [epochs[i] for i in thin(len(epochs))]
+    x = [float(e.epoch) for e in shown]
+    series = [Series("left", x, [e.params for e in shown], "gated")]
+    note = f"{numbers.short(epochs[-1].params)} after epoch {epochs[-1].epoch}"
+    if math.isfinite(epochs[-1].target):
+        series.append(Series("target", x, [e.target for e in shown], "target"))
+        note += f", target {numbers.short(epochs[-1].target)}"
+    chart = LineChart(
+        "params",
+        f"Parameters left against epoch: {note}.",
+        "parameters",
+        series,
+        zero=True,
+        value=numbers.short,
+    )
+    numbers_table = _series_table(chart, "Parameters", numbers.count)
+    return figure("Parameters left.", f"{note}.", _two_sizes(chart, HALF), numbers_table)
+
+
+def _two_sizes(chart: LineChart, wide: tuple[float, float] = WIDE) -> str:
+    return both(draw_lines(chart, *wide), draw_lines(chart, *NARROW))
+
+
+def _series_table(chart: LineChart, what: str, write: Callable[[float], str] | None = None) -> str:
+    write = write or chart.value
+    by_x = [dict(zip(s.x, s.y, strict=True)) for s in chart.series]
+    xs = sorted({x for known in by_x for x in known if math.isfinite(x)})
+    rows = [
+        [numbers.plain(x) if x % 1 else numbers.count(x)]
+        + [write(known.get(x, math.nan)) for known in by_x]
+        for x in xs
+    ]
+    return table(["epoch", *(s.name for s in chart.series)], rows, caption=f"{what} by epoch")
+
+
+def _style(index: int, groups: Sequence[str]) -> str:
+    if len(groups) > 2 * _COLOURS:
+        return "many"
+    return f"c{index % _COLOURS}" + (" dashed" if index >= _COLOURS else "")
+
+
+def _thinned(length: int, shown: int = MOST_POINTS) -> str:
+    return f" Shown are {shown} of {numbers.count(length)} epochs." if length > shown else ""
+
+
+def _axis(chart: LineChart) -> str:
+    return " The axis is logarithmic." if chart.is_log else ""
+
+
+def _left_out(values: Sequence[float]) -> str:
+    bad = sum(not math.isfinite(v) for v in values)
+    if not bad:
+        return ""
+    said = "value was" if bad == 1 else "values were"
+    return f" {numbers.count(bad)} {said} not finite and left out."

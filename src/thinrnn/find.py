@@ -210,28 +210,32 @@ class _Finder:
         return undeclared
 
     def _raw(self, touched: set[str]) -> list[str]:
-        """Return the touched parameters that belong to the user's own code."""
-        modules = dict(self.probe.model.named_modules())
-        raw = []
-        for name in sorted(touched):
-            owner = modules[name.rpartition(".")[0]]
-            own_code = not type(owner).__module__.startswith("torch.nn.")
-            if own_code or layer_of("", owner) is not None:
-                raw.append(name)
-        return raw
+        """Return the touched parameters that the user's own code holds or uses."""
+        return sorted(name for name in touched if self._foreign_home(name) is None)
 
     def _mixers(self, touched: set[str]) -> str:
-        modules = dict(self.probe.model.named_modules())
-        owners = sorted({name.rpartition(".")[0] for name in touched})
-        named = [f"'{o}' ({type(modules[o]).__name__})" for o in owners]
+        homes = [self._foreign_home(name) for name in sorted(touched)]
+        named = dict.fromkeys(f"'{n}' ({k})" for home in homes if home for n, k in [home])
         return f"by {', '.join(named)} " if named else ""
+
+    def _foreign_home(self, parameter: str) -> tuple[str, str] | None:
+        """Return the module of torch, other than a known layer, that a parameter is inside of."""
+        path = parameter.split(".")[:-1]
+        containers = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList)
+        for end in range(1, len(path) + 1):
+            name = ".".join(path[:end])
+            module = self.probe.model.get_submodule(name)
+            is_torchs = type(module).__module__.startswith("torch.nn.")
+            if is_torchs and not isinstance(module, containers) and not layer_of(name, module):
+                return name, type(module).__name__
+        return None
 
     def _returned_states(self, carried: set[str]) -> dict[int, set[str]]:
         """Return, per returned tensor, the layers whose state it is and which take it back."""
         parameters = inspect.signature(self.probe.model.forward).parameters.values()
         places = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
         args, kwargs = self.probe.arguments
-        has_room = len(places) > len(args) + len(kwargs)
+        has_room = len(places) > sum(a is not None for a in [*args, *kwargs.values()])
         leaves = list(tensors_in(self.probe.base.returned))
         found: dict[int, set[str]] = defaultdict(set)
         for name, layer in self.layers.items():
@@ -335,10 +339,10 @@ class _Finder:
             group = self._group(name, [neurons[root] for root in sorted(roots)])
             if not reason and all(s.role == "produce" for s in group.slices):
                 reason = "no layer reads it"
-            if reason:
+            if reason and makers:
                 raw = tuple(dict.fromkeys(p for s in makers for p in undeclared.get(s, ())))
                 refused.append(Refusal(group, reason, raw))
-            else:
+            elif not reason:
                 groups.append(group)
         return _uniquely_named(groups), refused
 

@@ -252,8 +252,9 @@ class Attached:
         for module, weights in covered.items():
             if isinstance(module, nn.RNNBase):
                 module.__dict__["_thinrnn_flat"] = module._flat_weights
+                dtype = next(iter(weights.values())).dtype  # cuDNN wants one type for all
                 flat = zip(module._flat_weights_names, module._flat_weights, strict=True)
-                module.__dict__["_flat_weights"] = [weights.get(n, w) for n, w in flat]
+                module.__dict__["_flat_weights"] = [weights.get(n, w).to(dtype) for n, w in flat]
             else:
                 module.__dict__.update(weights)
 

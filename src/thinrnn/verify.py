@@ -113,8 +113,8 @@ class _Run:
                 for spaces, state in layer.states(result[1]):
                     if state.shape == leaf.shape and torch.equal(state, leaf):
                         masks = [self.mask(name, s).to(leaf.device) for s in spaces]
-                        if all(m.all() for m in masks):
-                            return [leaf]
+                        if len(masks) == 1 or all(m.all() for m in masks):
+                            return [leaf[..., masks[0]]]
                         return [v[..., m] for v, m in zip(leaf, masks, strict=True)]
             elif isinstance(layer, CellLayer):
                 for state in tensors_in(result):

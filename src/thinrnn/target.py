@@ -19,7 +19,7 @@ from thinrnn.choose import Masks, budget, choose
 from thinrnn.errors import TargetError
 
 WARM_UP = 0.1  # part of the steps in which nothing closes: gates learn what they are worth
-EVERY = 10  # calls between two looks at who stays
+LOOKS = 200  # times, spread over the steps, at which it is decided anew who stays
 
 
 class Target:
@@ -70,7 +70,8 @@ class Target:
     def __call__(self) -> Tensor:
         """Return what to add to the loss, and close the gates that no longer fit."""
         self.step += 1
-        if self.step % EVERY == 0 or self.step == self.steps:
+        every = max(1, self.steps // LOOKS)
+        if self.step % every == 0 or self.step == self.steps:
             self.settle_(self.limit)
         return torch.zeros((), device=next(iter(self.gated.gates.values())).log_alpha.device)
 

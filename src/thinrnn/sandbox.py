@@ -39,7 +39,10 @@ def fixed_randomness(seed: int = 0) -> Iterator[None]:
     with torch.random.fork_rng(devices=devices):
         random.seed(seed)
         np.random.seed(seed)
-        torch.manual_seed(seed)
+        # not torch.manual_seed, which writes down the whole call stack for a later start of CUDA
+        torch.default_generator.manual_seed(seed)
+        if devices:
+            torch.cuda.manual_seed_all(seed)
         try:
             yield
         finally:

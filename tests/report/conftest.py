@@ -24,7 +24,7 @@ def gate_values(size: int, kept: int, time: float, seed: int) -> list[float]:
     ]
     values = [v if v > 0.02 else 0.0 for v in values]
     bins = min(size, 200)
-    edges = [i * size // bins for i in range(bins + 1)]
+    edges = [round(i * size / bins) for i in range(bins + 1)]
     return [round(sum(values[a:b]) / (b - a), 4) for a, b in pairwise(edges)]
 
 

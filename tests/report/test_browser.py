@@ -99,11 +99,11 @@ def test_the_page_never_scrolls_sideways(browser: Browser, make_run: MakeRun, wi
 def test_hovering_reads_the_values(browser: Browser, report: Path) -> None:
     browser.open(report)
     kept = hover(browser, "kept", 0.03, 0.5)
-    assert kept.split() == ["epoch", "1", "embedding", "200", "lstm.l0", "200", "lstm.l1", "200"]
+    assert kept.split() == ["epoch", "0", "embedding", "200", "lstm.l0", "200", "lstm.l1", "200"]
     assert "control" in hover(browser, "perplexity", 0.4, 0.5)
     assert hover(browser, "bars", 0.4, 0.1).split() == ["dense", "weights", "1,920,000"]
     assert "test perplexity" in hover(browser, "tradeoff-weights", 0.5, 0.5)
-    assert "of 7 kept" in hover(browser, "matrix", 0.1, 0.5)
+    assert "8 of 8 kept" in hover(browser, "matrix", 0.1, 0.5)  # every row of an embedding stays
 
 
 def test_the_heat_map_is_read_from_its_own_pixels(browser: Browser, report: Path) -> None:
@@ -119,7 +119,7 @@ def test_the_arrow_keys_walk_along_a_chart(browser: Browser, report: Path) -> No
     browser.run("document.querySelector('[data-chart=kept] svg').focus()")
     for _ in range(2):
         browser.call("Input.dispatchKeyEvent", type="keyDown", key="ArrowRight")
-    assert "epoch 3" in str(settled(browser, "document.querySelector('.tip').innerText"))
+    assert "epoch 2" in str(settled(browser, "document.querySelector('.tip').innerText"))
     browser.call("Input.dispatchKeyEvent", type="keyDown", key="Escape")
     assert browser.run("document.querySelector('.tip').hidden")
 
@@ -136,4 +136,6 @@ def test_names_in_markup_do_not_run(browser: Browser, make_run: MakeRun) -> None
     browser.open(write_report([make_run("run", epochs=3, groups={nasty: 10, "lstm.l0": 10})]))
     assert nasty in hover(browser, "kept", 0.5, 0.5)
     assert browser.run("document.title") == "run · thinrnn"
+    command = "thinrnn train lm --train corpus.txt --preset demo --out runs/run"
+    assert browser.run("document.querySelector('pre').textContent") == command
     assert browser.complaints() == []

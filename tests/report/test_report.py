@@ -32,6 +32,7 @@ class Page(HTMLParser):
         self.source = path.read_text(encoding="utf-8")
         self.feed(self.source)
         assert self.open == []
+        self.text = " ".join(self.text.split())
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
@@ -93,9 +94,10 @@ def test_the_charts_hold_the_measured_values(make_run: MakeRun) -> None:
     gated = [x for x in lines if x["event"] == "epoch" and x["phase"] == "gated"]
     page = Page(write_report([folder]))
     for kept in page.charts["kept"]:  # one for wide screens, one for narrow ones
-        assert kept["title"] == ["epoch 1", "epoch 2", "epoch 3", "epoch 4"]
+        assert kept["title"] == ["epoch 0", "epoch 1", "epoch 2", "epoch 3", "epoch 4"]
         assert {s["name"]: s["text"] for s in kept["series"]} == {
-            group: [str(x["kept"][group]) for x in gated] for group in gated[0]["kept"]
+            group: [str(size), *(str(x["kept"][group]) for x in gated)]
+            for group, size in gated[0]["sizes"].items()
         }
     for perplexity in page.charts["perplexity"]:
         assert [s["name"] for s in perplexity["series"]] == ["dense", "gated", "control"]
@@ -150,8 +152,8 @@ def test_a_run_that_has_just_begun_has_a_report(make_run: MakeRun) -> None:
 
 def test_one_epoch_is_enough(make_run: MakeRun) -> None:
     page = Page(write_report([make_run(epochs=1)]))
-    assert page.charts["kept"][0]["title"] == ["epoch 1"]
-    assert 'class="dot c0"' in page.source
+    assert page.charts["perplexity"][0]["title"] == ["epoch 1"]
+    assert page.source.count('class="dot gated"') > 0
 
 
 def test_ten_thousand_epochs_stay_readable(make_run: MakeRun) -> None:
@@ -190,6 +192,15 @@ def test_values_that_are_not_finite_leave_gaps(make_run: MakeRun) -> None:
         assert chart["series"][0]["y"].count(None) == 1
     assert "values were not finite" in page.text
     assert not re.search(r'="[^"]*\b(nan|inf)\b', page.source)
+
+
+def test_a_penalty_that_is_always_zero_is_not_drawn(make_run: MakeRun) -> None:
+    folder = make_run(epochs=3)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    lines = [x | {"penalty": 0.0} for x in lines]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    charts = Page(write_report([folder])).charts
+    assert "penalty" not in charts and "params" in charts
 
 
 def test_all_values_missing_draws_no_empty_chart(make_run: MakeRun) -> None:
@@ -238,6 +249,11 @@ def test_validation_is_compared_where_a_test_value_is_missing(make_run: MakeRun)
 def test_the_trade_off_needs_two_runs(make_run: MakeRun) -> None:
     page = Page(write_report([make_run()]))
     assert "tradeoff" not in [a["id"] for a in page.attributes("section")]
+
+
+def test_further_parts_of_the_configuration_are_shown(make_run: MakeRun) -> None:
+    page = Page(write_report([make_run(config={"text": {"train_tokens": 50313}})]))
+    assert "train_tokens" in page.text and "50313" in page.text
 
 
 def test_damaged_lines_are_mentioned(make_run: MakeRun) -> None:

@@ -42,8 +42,8 @@ class LineChart:
 def draw_lines(plan: LineChart, width: float, height: float) -> str:
     """Returns the chart drawn for the given size."""
     ends = [(s, end) for s in plan.series if (end := _last(s)) is not None]
-    # One line alone is named by the axis title.
-    names = {s.name: clip(s.name, 0.25 * width) if len(ends) > 1 else "" for s, _ in ends}
+    # A line that is the whole subject of its chart is named by the axis title.
+    names = {s.name: clip(s.name, 0.25 * width) if s.name != plan.kind else "" for s, _ in ends}
     last_values = {s.name: plan.value(y) for s, (_, y) in ends}
     right = max((text_width(f"{names[n]} {last_values[n]}") for n in names), default=0.0) + 20
 

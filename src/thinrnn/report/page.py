@@ -81,7 +81,7 @@ def table(
         body.append(tag("tr", cells, **({"class_": "marked"} if i in marked else {})))
     whole = (
         tag("caption", escape(caption))
-        + tag("thead", tag("tr", heads))
+        + (tag("thead", tag("tr", heads)) if head else "")
         + tag("tbody", "\n".join(body))
     )
     # A box that scrolls must be reachable with the keyboard, and then it needs a name.

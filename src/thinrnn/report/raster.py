@@ -17,7 +17,7 @@ from thinrnn.report.read import Matrix
 from thinrnn.report.svg import chart, tag, text
 
 PANEL = (294.0, 132.0)
-_SIDE = 260.0  # longest side of a drawn matrix
+_SIDE = 240.0  # longest side of a drawn matrix
 _GAP = 12.0
 _RATIO = 4.0  # a longer matrix is drawn with its long side squeezed to this
 
@@ -39,10 +39,14 @@ def ranges(size: int, bins: int) -> list[str]:
     """Returns what each of `bins` even bins of 0..size-1 holds.
 
     >>> ranges(6, 4)
-    ['0', '1–2', '3', '4–5']
+    ['0–1', '2', '3', '4–5']
     """
-    edges = [i * size // bins for i in range(bins + 1)]
-    return [str(a) if b - a <= 1 else f"{a}–{b - 1}" for a, b in pairwise(edges)]
+    edges = _edges(size, bins)
+    return [str(a) if b - a == 1 else f"{a}–{b - 1}" for a, b in pairwise(edges)]
+
+
+def _edges(size: int, bins: int) -> list[int]:
+    return [round(i * size / bins) for i in range(bins + 1)]
 
 
 def draw_heat(
@@ -120,7 +124,7 @@ def _ink(kept: np.ndarray, size: int, bins: int) -> tuple[np.ndarray, list[str]]
     is the kept area; a bin of one row is inked exactly when that row is kept.
     """
     bins = max(1, min(size, bins))
-    edges = np.array([i * size // bins for i in range(bins + 1)])
+    edges = _edges(size, bins)
     flags = np.zeros(size)
     flags[kept] = 1.0
     counts = np.add.reduceat(flags, edges[:-1])

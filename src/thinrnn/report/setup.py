@@ -9,6 +9,8 @@ from thinrnn.report.page import paragraph, section, table
 from thinrnn.report.read import Run
 from thinrnn.report.svg import tag
 
+_SHOWN = ("thinrnn", "recipe", "preset", "settings", "command", "seed", "environment")
+
 
 def setup(runs: Sequence[Run]) -> str:
     """Returns command, settings and versions of all runs; settings that differ are marked."""
@@ -19,9 +21,15 @@ def setup(runs: Sequence[Run]) -> str:
         if command:
             title = f"To reproduce {run.name}" if several else "To reproduce"
             parts.append(paragraph(title, "label"))
-            parts.append(tag("pre", tag("code", escape(str(command))), tabindex="0"))
+            # A line may end between words, not after the dashes of an option.
+            words = [tag("span", escape(word)) for word in str(command).split(" ")]
+            parts.append(tag("pre", tag("code", " ".join(words))))
     parts.append(_table(runs, "Settings", [_flat(run.config.get("settings")) for run in runs]))
     parts.append(_table(runs, "Versions and machine", [_versions(run) for run in runs]))
+    others = dict.fromkeys(key for run in runs for key in run.config if key not in _SHOWN)
+    for key in others:
+        columns = [_flat(run.config.get(key)) for run in runs]
+        parts.append(_table(runs, key.replace("_", " ").capitalize(), columns))
     return section("setup", "Configuration", *parts)
 
 
@@ -37,9 +45,10 @@ def _table(runs: Sequence[Run], caption: str, columns: Sequence[dict[str, str]])
         return ""
     rows = [[key, *(column.get(key, "") for column in columns)] for key in keys]
     marked = [i for i, row in enumerate(rows) if len(set(row[1:])) > 1]
-    head = ["", *(run.name for run in runs)] if len(runs) > 1 else ["", "value"]
+    head = ["", *(run.name for run in runs)] if len(runs) > 1 else []
+    class_ = "settings" if head else "settings single"
     return paragraph(caption, "label") + table(
-        head, rows, caption=caption, class_="settings", marked=marked
+        head, rows, caption=caption, class_=class_, marked=marked
     )
 
 

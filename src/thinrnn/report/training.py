@@ -37,10 +37,17 @@ def curves(run: Run) -> str:
 
 
 def _kept_figure(epochs: Sequence[Epoch], groups: Sequence[str]) -> str:
-    shown = [epochs[i] for i in thin(len(epochs))]
-    x = [float(epoch.epoch) for epoch in shown]
+    shown = [epochs[i] for i in thin(len(epochs), MOST_POINTS - 1)]
+    kept_at = {epoch.epoch: epoch.kept for epoch in shown}
+    if shown[0].epoch == 1:
+        kept_at = {0: shown[0].sizes} | kept_at  # before training all neurons are there
     series = [
-        Series(group, x, [float(e.kept.get(group, math.nan)) for e in shown], _style(i, groups))
+        Series(
+            group,
+            [float(epoch) for epoch in kept_at],
+            [float(kept.get(group, math.nan)) for kept in kept_at.values()],
+            _style(i, groups),
+        )
         for i, group in enumerate(groups)
     ]
     last = epochs[-1]
@@ -50,11 +57,7 @@ def _kept_figure(epochs: Sequence[Epoch], groups: Sequence[str]) -> str:
     note += _thinned(len(epochs))
     label = "Kept neurons against epoch. " + note
     chart = LineChart("kept", label, "kept neurons", series, zero=True, value=numbers.count)
-    rows = [
-        [str(e.epoch), *(numbers.count(e.kept.get(group, math.nan)) for group in groups)]
-        for e in shown
-    ]
-    numbers_table = table(["epoch", *groups], rows, caption="Kept neurons by epoch and group")
+    numbers_table = _series_table(chart, "Kept neurons")
     return figure("Kept neurons per group.", note, _two_sizes(chart), numbers_table)
 
 
@@ -130,7 +133,8 @@ def _penalty_figure(run: Run) -> str:
     points = [(s.epoch, s.penalty) for s in steps]
     if sum(math.isfinite(y) for _, y in points) < 2:
         points = [(float(e.epoch), e.penalty) for e in run.phase("gated")]
-    if not any(math.isfinite(y) for _, y in points):
+    # A target that is kept by closing gates outright adds nothing to the loss.
+    if not any(math.isfinite(y) and y for _, y in points):
         return ""
     shown = [points[i] for i in thin(len(points))]
     series = Series("penalty", [x for x, _ in shown], [y for _, y in shown], "gated")

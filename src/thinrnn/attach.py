@@ -10,6 +10,7 @@ parameter of the same name. Parameters, `state_dict` keys and the user's code st
 
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -112,16 +113,6 @@ class Reader:
         return self._plain
 
 
-class Drawn(dict[str, Tensor]):
-    """The last sample of each gate; it belongs to one graph, so copies start empty."""
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Drawn":
-        return Drawn()
-
-    def __reduce__(self) -> Any:
-        return Drawn, ()
-
-
 class Attached:
     """The gates of a model, the parameters they act on, and the hooks that apply them."""
 
@@ -129,6 +120,7 @@ class Attached:
         self.model = model
         self.first_plan = plan  # as attached; `plan` follows the model when it shrinks
         self.plan = plan
+        self.estimator = estimator
         self.sizes = Sizes(model, plan)
         self.gates: dict[str, Gate] = {}
         reference = next(p for p in model.parameters() if p.is_floating_point())
@@ -141,7 +133,7 @@ class Attached:
             model.register_buffer(gate.key("origin"), origin)
             self.gates[group.name] = gate
         self.depth = 0
-        self.last = Drawn()
+        self.last: dict[str, Tensor] = {}  # the last sample, cut off from its graph
         named = model.named_modules()
         self.layers = {n: layer for n, m in named if (layer := layer_of(n, m)) is not None}
         self.picks: dict[str, Pick] = {}
@@ -198,9 +190,27 @@ class Attached:
         if torch._C._current_graph_task_id() != -1 and self.last:
             # checkpointing runs a layer again inside the backward pass: it must see the same gates
             return {name: self.last[name] for name in groups}
-        drawn = {name: self.gates[name].sample() for name in groups}
-        self.last.update(drawn)
+        drawn = self._drawn(list(groups))
+        # a sample with its graph would keep the gates' gradient accumulators alive, on the stream
+        # where they were made, and no CUDA graph could be captured on another
+        self.last.update({n: v.detach().requires_grad_(v.requires_grad) for n, v in drawn.items()})
         return drawn
+
+    def _drawn(self, groups: list[str]) -> dict[str, Tensor]:
+        """Return one sample per gate, all groups in one go.
+
+        Noise is drawn for the groups as they were at first, so that removing neurons leaves the
+        noise of the others, and all random numbers after it, as they were.
+        """
+        gates = [self.gates[name] for name in groups]
+        log_alpha = torch.cat([gate.wide_log_alpha for gate in gates])
+        full = sum(gate.full_size for gate in gates)
+        uniform = torch.rand(full, device=log_alpha.device, dtype=log_alpha.dtype)
+        if log_alpha.numel() < full:
+            starts = accumulate((gate.full_size for gate in gates), initial=0)
+            uniform = uniform[torch.cat([g.origin + s for g, s in zip(gates, starts, strict=False)])]
+        sample = self.estimator.sample(log_alpha, uniform)
+        return dict(zip(groups, sample.split([gate.size for gate in gates]), strict=True))
 
     def rnns(self) -> list[str]:
         """Return the names of the modules that were RNNs of torch when gates were attached."""
@@ -208,9 +218,11 @@ class Attached:
 
     def open_probabilities(self) -> dict[str, Tensor]:
         """Return P(gate != 0) of every original neuron; 0 for those that were removed."""
+        log_alpha = torch.cat([gate.wide_log_alpha for gate in self.gates.values()])
+        joint = self.estimator.open_probability(log_alpha)
+        parts = joint.split([gate.size for gate in self.gates.values()])
         found = {}
-        for name, gate in self.gates.items():
-            probability = gate.open_probability
+        for (name, gate), probability in zip(self.gates.items(), parts, strict=True):
             if gate.size < gate.full_size:
                 nothing = probability.new_zeros(gate.full_size)
                 probability = nothing.index_copy(0, gate.origin, probability)
@@ -275,7 +287,9 @@ class Attached:
         given = {k[len(prefix) :] for k in state if k.startswith(f"{prefix}thinrnn:")}
         wrong = sorted((own ^ given) if given else ())
         for key in own & given:
-            if state[prefix + key].shape != getattr(module, key).shape:
+            here, there = getattr(module, key), state[prefix + key]
+            is_origin = key.endswith(":origin")
+            if here.shape != there.shape or (is_origin and not torch.equal(here.cpu(), there.cpu())):
                 wrong.append(key)
         if wrong:
             names = ", ".join(sorted({k.split(":")[1].replace("/", ".") for k in wrong}))

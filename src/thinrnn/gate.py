@@ -146,27 +146,16 @@ class Gate:
         """How many neurons the group has now."""
         return self.log_alpha.numel()
 
-    def _wide(self) -> Tensor:
+    @property
+    def wide_log_alpha(self) -> Tensor:
         """`log_alpha` in at least float32: bfloat16 has too few bits near 1."""
         log_alpha = self.log_alpha
         return log_alpha.float() if log_alpha.dtype in (torch.bfloat16, torch.half) else log_alpha
 
-    def sample(self) -> Tensor:
-        """Return one random gate per neuron.
-
-        Noise is drawn for the original group, so that removing neurons leaves the noise of the
-        others, and all random numbers after it, as they were.
-        """
-        log_alpha = self._wide()
-        uniform = torch.rand(self.full_size, device=log_alpha.device, dtype=log_alpha.dtype)
-        if self.size < self.full_size:
-            uniform = uniform[self.origin]
-        return self.estimator.sample(log_alpha, uniform)
-
     @property
     def own_value(self) -> Tensor:
         """The gates in eval as `log_alpha` alone says."""
-        return self.estimator.value(self._wide())
+        return self.estimator.value(self.wide_log_alpha)
 
     @property
     def value(self) -> Tensor:
@@ -178,7 +167,7 @@ class Gate:
     @property
     def open_probability(self) -> Tensor:
         """P(gate != 0) per neuron, differentiable."""
-        return self.estimator.open_probability(self._wide())
+        return self.estimator.open_probability(self.wide_log_alpha)
 
     @property
     def keep(self) -> Tensor:

@@ -34,20 +34,17 @@ class L0:
                 if not any(fnmatch.fnmatchcase(e.name, pattern) for e in entries):
                     names = ", ".join(e.name for e in entries if e.gates)
                     raise PlanError(f"no parameter matches '{pattern}'; recurrent are: {names}.")
-            fitting = {
-                e.name: [w for p, w in weight.items() if fnmatch.fnmatchcase(e.name, p)]
-                for e in entries
-            }
-            self.weights = {name: found[0] for name, found in fitting.items() if found}
+            fitting = ([w for p, w in weight.items() if fnmatch.fnmatchcase(e.name, p)] for e in entries)
+            weights = [found[0] if found else 0.0 for found in fitting]
         else:
-            self.weights = {e.name: float(weight) for e in entries if e.gates}
+            weights = [float(weight) if e.gates else 0.0 for e in entries]
+        # a neuron pair counts once, however many gates of a cell it has weights in
+        per_pair = [w / max(e.gates, 1) for w, e in zip(weights, entries, strict=True)]
+        self.weights = torch.tensor(per_pair, dtype=torch.float64)
 
     def __call__(self) -> Tensor:
         """Return the penalty, to be added to the loss."""
-        present = self.gated.open_probabilities()
-        total = torch.zeros((), device=next(iter(present.values())).device)
-        for name, weight in self.weights.items():
-            entry = self.gated.sizes.names[name]
-            pairs = entry.elements(present) / max(entry.gates, 1)
-            total = total + weight * pairs
-        return total
+        elements = self.gated.sizes.elements(self.gated.open_probabilities())
+        if self.weights.device != elements.device or self.weights.dtype != elements.dtype:
+            self.weights = self.weights.to(elements)
+        return elements @ self.weights

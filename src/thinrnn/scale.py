@@ -17,19 +17,26 @@ class _Scale(torch.autograd.Function):
     def forward(ctx: Any, weight: Tensor, gate: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
         ctx.save_for_backward(weight, gate)
         ctx.dim = dim
-        out = torch.empty_like(weight, dtype=dtype)
-        return torch.mul(weight, _along(gate, weight, dim), out=out)
+        if _is_fusable(weight, dim):
+            from thinrnn import scale_triton
+
+            return scale_triton.forward(weight, gate, dtype)
+        return (weight * _along(gate, weight, dim)).to(dtype)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         weight, gate = ctx.saved_tensors
+        if all(ctx.needs_input_grad[:2]) and _is_fusable(weight, ctx.dim) and grad.is_contiguous():
+            from thinrnn import scale_triton
+
+            return *scale_triton.backward(grad, weight, gate), None, None
         grad_weight = grad_gate = None
         if ctx.needs_input_grad[1]:
             others = [d for d in range(weight.dim()) if d != ctx.dim]
             grad_gate = (grad * weight).sum(others)
         if ctx.needs_input_grad[0]:
-            grad_weight = grad * _along(gate, weight, ctx.dim)
+            grad_weight = (grad * _along(gate, weight, ctx.dim)).to(weight.dtype)
         return grad_weight, grad_gate, None, None
 
 
@@ -43,3 +50,17 @@ def scale(weight: Tensor, gate: Tensor, dim: int) -> Tensor:
 
 def _along(gate: Tensor, weight: Tensor, dim: int) -> Tensor:
     return gate.view([-1 if d == dim else 1 for d in range(weight.dim())])
+
+
+def _is_fusable(weight: Tensor, dim: int) -> bool:
+    """Whether the fused kernels apply: columns of a float32 matrix on a GPU with Triton."""
+    plain = weight.is_cuda and weight.dim() == 2 and dim == 1 and weight.is_contiguous()
+    return plain and weight.dtype == torch.float32 and _has_triton()
+
+
+def _has_triton() -> bool:
+    try:
+        from thinrnn import scale_triton  # noqa: F401
+    except ImportError:
+        return False
+    return True

@@ -6,7 +6,9 @@ expected size, differentiable, as in the paper: a matrix that neurons produce (r
 itself counts once, not squared.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
 import torch
@@ -24,115 +26,105 @@ from thinrnn.layers import (
 from thinrnn.plan import Plan, named_tensors
 
 What = Literal["params", "macs"]
+Presence = dict[str, Tensor]  # group -> probability that each neuron is there
 
 
-@dataclass
-class Axis:
-    """One dimension of a parameter: how many positions are always there, and whose the rest are."""
-
-    fixed: int
-    owners: dict[str, Tensor] = field(default_factory=dict)  # group -> positions of each neuron
-    at_hand: dict[tuple[str, torch.device, torch.dtype], Tensor] = field(default_factory=dict)
-
-    def positions(self, group: str, like: Tensor) -> Tensor:
-        """Return a group's positions per neuron, on the device and in the type of another tensor."""
-        key = (group, like.device, like.dtype)
-        if key not in self.at_hand:
-            self.at_hand[key] = self.owners[group].to(like)
-        return self.at_hand[key]
-
-    def length(self, present: dict[str, Tensor]) -> Tensor | float:
-        """Return the expected number of positions."""
-        total: Tensor | float = float(self.fixed)
-        for group in self.owners:
-            total = total + self.positions(group, present[group]) @ present[group]
-        return total
-
-
-@dataclass
+@dataclass(frozen=True)
 class Entry:
-    """One parameter: its dimensions, and what it counts for."""
+    """One parameter, and what it counts for."""
 
     name: str
-    axes: list[Axis]
     is_matrix: bool  # its elements are mult-adds of a step
     gates: int  # rows per neuron in a recurrent matrix (4 in an LSTM), else 0
 
-    def elements(self, present: dict[str, Tensor]) -> Tensor | float:
-        """Return the expected number of elements."""
-        total: Tensor | float = 1.0
-        for axis in self.axes:
-            total = total * axis.length(present)
-        if len(self.axes) >= 2:
-            first, second = self.axes[:2]
-            rest: Tensor | float = 1.0
-            for axis in self.axes[2:]:
-                rest = rest * axis.length(present)
-            for group in first.owners.keys() & second.owners.keys():
-                p = present[group]
-                pairs = first.positions(group, p) * second.positions(group, p)
-                total = total + rest * (pairs @ (p - p * p))
-        return total
-
 
 class Sizes:
-    """The sizes of a model's parameters as functions of which neurons are present."""
+    """The sizes of a model's parameters as functions of which neurons are present.
+
+    With p the presence of all N neurons in a row, the lengths of all A dimensions that lose
+    positions are `fixed + p @ counts`, counts (N, A) being the positions that each neuron owns.
+    """
 
     def __init__(self, model: nn.Module, plan: Plan) -> None:
         self.groups = {group.name: group.size for group in plan.groups}
+        starts = dict(zip(self.groups, _running_sum(self.groups.values()), strict=True))
         layers = {n: la for n, m in model.named_modules() if (la := layer_of(n, m)) is not None}
         tensors = named_tensors(model)
-        aliases: dict[int, list[str]] = {}
+        names: dict[int, list[str]] = {}
         for name, tensor in tensors.items():
             if isinstance(tensor, nn.Parameter):
-                aliases.setdefault(id(tensor), []).append(name)
+                names.setdefault(id(tensor), []).append(name)
         self.entries = [
-            Entry(
-                names[0],
-                [Axis(size) for size in tensors[names[0]].shape],
-                any(_is_matrix(layers, name) for name in names),
-                _gates(layers, names[0]),
-            )
-            for names in aliases.values()
+            Entry(n[0], any(_is_matrix(layers, name) for name in n), _gates(layers, n[0]))
+            for n in names.values()
         ]
-        by_id = {key: e for key, e in zip(aliases, self.entries, strict=True)}
+        self.index = {entry.name: i for i, entry in enumerate(self.entries)}
+
+        owned: dict[tuple[int, int], Tensor] = {}  # (tensor, dimension) -> counts (N,)
         for group in plan.groups:
-            done = set()
             for s in group.slices:
-                entry = by_id.get(id(tensors[s.parameter]))
-                key = (id(tensors[s.parameter]), s.dim)
-                if entry is None or key in done:
-                    continue
-                done.add(key)
+                tensor = tensors[s.parameter]
                 _, neurons = s.index()
-                axis = entry.axes[s.dim]
-                axis.owners[group.name] = torch.bincount(neurons, minlength=group.size).double()
-                axis.fixed -= len(neurons)
-        self.names = {e.name: e for e in self.entries}
+                everyone = torch.zeros(sum(self.groups.values()), dtype=torch.float64)
+                counts = owned.setdefault((id(tensor), s.dim), everyone)
+                first = starts[group.name]
+                # tied parameters list the same positions twice, once under each name
+                counts[first : first + group.size] = torch.bincount(neurons, minlength=group.size)
+        nobody = torch.zeros(sum(self.groups.values()), dtype=torch.float64)
+        counts, fixed, pairs, constant = [nobody], [1.0], [], []
+        self.axes = torch.zeros(len(self.entries), 2, dtype=torch.long)
+        for i, key in enumerate(names):
+            shape = tensors[names[key][0]].shape
+            dims = [d for d in range(len(shape)) if (key, d) in owned]
+            assert len(dims) <= 2, f"{names[key][0]} loses positions in more than two dimensions"
+            rest = [size for d, size in enumerate(shape) if d not in dims]
+            constant.append(float(torch.tensor(rest).prod()) if rest else 1.0)
+            for place, d in enumerate(dims):
+                self.axes[i, place] = len(counts)
+                counts.append(owned[key, d])
+                fixed.append(float(shape[d] - owned[key, d].sum()))
+            pairs.append(owned[key, dims[0]] * owned[key, dims[1]] if len(dims) == 2 else nobody)
+        self.counts = torch.stack(counts, 1)  # (N, A)
+        self.fixed = torch.tensor(fixed, dtype=torch.float64)  # (A,)
+        self.pairs = torch.stack(pairs, 1)  # (N, E)
+        self.constant = torch.tensor(constant, dtype=torch.float64)  # (E,)
+        self.matrices = torch.tensor([float(e.is_matrix) for e in self.entries]).double()
+        self._at_hand: dict[tuple[torch.device, torch.dtype], tuple[Tensor, ...]] = {}
 
-    def total(self, present: dict[str, Tensor], what: What = "params") -> Tensor | float:
+    def elements(self, present: Presence) -> Tensor:
+        """Return the (expected) number of elements of each parameter, in the order of `entries`."""
+        p = torch.cat([present[name] for name in self.groups])  # (N,)
+        counts, fixed, pairs, constant, axes = self._constants(p)
+        lengths = fixed + p @ counts  # (A,)
+        rows, columns = lengths[axes[:, 0]], lengths[axes[:, 1]]
+        return constant * (rows * columns + (p - p * p) @ pairs)
+
+    def _constants(self, like: Tensor) -> tuple[Tensor, ...]:
+        key = (like.device, like.dtype)
+        if key not in self._at_hand:
+            numbers = (self.counts, self.fixed, self.pairs, self.constant)
+            self._at_hand[key] = (*(t.to(like) for t in numbers), self.axes.to(like.device))
+        return self._at_hand[key]
+
+    def total(self, present: Presence, what: What = "params") -> Tensor:
         """Return the (expected) number of parameters, or of mult-adds per step."""
-        total: Tensor | float = 0.0
-        for entry in self.entries:
-            if what == "params" or entry.is_matrix:
-                total = total + entry.elements(present)
-        return total
+        elements = self.elements(present)
+        return elements.sum() if what == "params" else elements @ self.matrices.to(elements)
 
-    def all_present(self) -> dict[str, Tensor]:
+    def all_present(self) -> Presence:
         """Return the presence of every neuron of every group."""
         return {name: torch.ones(n, dtype=torch.float64) for name, n in self.groups.items()}
 
-    def neuron_costs(self, what: What = "params") -> dict[str, Tensor]:
+    def neuron_costs(self, what: What = "params") -> Presence:
         """Return what each neuron adds to the size of the full model."""
         present = {n: p.requires_grad_() for n, p in self.all_present().items()}
         with torch.enable_grad():
-            total = self.total(present, what)
-            assert isinstance(total, Tensor)
-            costs = torch.autograd.grad(total, list(present.values()), allow_unused=True)
-        return {
-            name: torch.zeros(self.groups[name]).double() if c is None else c
-            for name, c in zip(present, costs, strict=True)
-        }
+            costs = torch.autograd.grad(self.total(present, what), list(present.values()))
+        return dict(zip(present, costs, strict=True))
+
+
+def _running_sum(sizes: Iterable[int]) -> list[int]:
+    return [0, *accumulate(sizes)][:-1]
 
 
 def _owner(layers: dict[str, Layer], name: str) -> Layer | None:

@@ -187,13 +187,12 @@ class Attached:
         """Return the gates for one call: a fresh sample in training, the estimate in eval."""
         if not self.model.training:
             return {name: self.gates[name].value for name in groups}
-        if torch._C._current_graph_task_id() != -1 and self.last:
-            # checkpointing runs a layer again inside the backward pass: it must see the same gates
+        if _is_in_backward() and self.last:
             return {name: self.last[name] for name in groups}
         drawn = self._drawn(list(groups))
         # a sample with its graph would keep the gates' gradient accumulators alive, on the stream
         # where they were made, and no CUDA graph could be captured on another
-        self.last.update({n: v.detach().requires_grad_(v.requires_grad) for n, v in drawn.items()})
+        self.last.update({name: value.detach() for name, value in drawn.items()})
         return drawn
 
     def _drawn(self, groups: list[str]) -> dict[str, Tensor]:
@@ -257,7 +256,7 @@ class Attached:
             module, name = reader.homes[0]
             parameter = module._parameters[name]
             assert parameter is not None
-            gated = scale(parameter, reader.factors(values), reader.dim)
+            gated = self._gated(parameter, reader, values)
             for module, name in reader.homes:
                 if only is None or module is only:
                     covered[module][name] = gated
@@ -269,6 +268,15 @@ class Attached:
                 module.__dict__["_flat_weights"] = [weights.get(n, w).to(dtype) for n, w in flat]
             else:
                 module.__dict__.update(weights)
+
+    def _gated(self, parameter: Tensor, reader: Reader, values: dict[str, Tensor]) -> Tensor:
+        if not _is_in_backward():
+            return scale(parameter, reader.factors(values), reader.dim)
+        # Checkpointing runs a layer again inside the backward pass. It must see the weights of the
+        # first run as something from outside, or torch finds other tensors than it saved.
+        with torch.no_grad():
+            again = scale(parameter, reader.factors(values), reader.dim)
+        return again.requires_grad_()
 
     def _take_off(self, readers: list[Reader], only: nn.Module | None) -> None:
         for reader in readers:
@@ -297,6 +305,10 @@ class Attached:
                 f"these weights were saved with another plan: groups {names} differ. Attach the "
                 "plan they were trained with (Plan.from_json), and cut_ it if it had shrunk."
             )
+
+
+def _is_in_backward() -> bool:
+    return torch._C._current_graph_task_id() != -1
 
 
 def _readers(model: nn.Module, plan: Plan) -> list[Reader]:

@@ -9,6 +9,8 @@
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -52,6 +54,7 @@ class Target:
         costs = self.gated.sizes.neuron_costs(self.what)
         usual = torch.cat(list(costs.values())).clamp(min=1).log().mean()
         self.handicap = {name: c.clamp(min=1).log() - usual for name, c in costs.items()}
+        self._is_ignored = False
         self._allowed: tuple[tuple[int, ...], Masks] | None = None
         for gate in self.gated.gates.values():
             gate.restrict = self._allow
@@ -94,8 +97,22 @@ class Target:
             scores[name] = score - self.handicap[name]
         return choose(self.gated.sizes, scores, limit, self.what)
 
+    @contextmanager
+    def at_present(self) -> Iterator[None]:
+        """Inside `with`, eval uses all gates that are open now, whether they fit the end or not.
+
+        This is the model to validate while the limit is still coming down.
+        """
+        self._is_ignored = True
+        try:
+            yield
+        finally:
+            self._is_ignored = False
+
     def _allow(self, name: str) -> Tensor | None:
         """Return, for a group's gates in eval, which ones fit the final limit."""
+        if self._is_ignored:
+            return None
         gates = self.gated.gates
         now = tuple(g.log_alpha._version + 1_000_003 * g.size for g in gates.values())
         if self._allowed is None or self._allowed[0] != now:

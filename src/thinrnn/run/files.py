@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from thinrnn.files import write_safely
 from thinrnn.run.errors import StorageError
 
 
@@ -52,16 +53,10 @@ def write_synced(path: Path, data: bytes) -> None:
 
 def write_atomic(path: Path, data: bytes | str) -> None:
     """Replace a file at once: a reader, or a crash, sees the old one or the new one."""
-    temporary = path.with_name(f".tmp-{os.getpid()}-{path.name}")
+    content = data.encode() if isinstance(data, str) else data
     with storage(path):
-        try:
-            write_synced(temporary, data.encode() if isinstance(data, str) else data)
-            os.replace(temporary, path)
-            sync_folder(path.parent)
-        except OSError:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
+        write_safely(path, lambda temporary: write_synced(temporary, content))
+        sync_folder(path.parent)
 
 
 def write_json(path: Path, value: Any) -> None:

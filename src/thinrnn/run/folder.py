@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from thinrnn.errors import RunError
 from thinrnn.run.errors import InputError
-from thinrnn.run.files import storage, write_json
+from thinrnn.run.files import remove_folder, storage, write_json
 from thinrnn.run.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -87,6 +87,14 @@ class RunFolder:
     def write_summary(self, kind: str, summary: dict[str, Any]) -> None:
         """Write dense.json, small.json or control.json: from then on that phase is over."""
         write_json(self.path / f"{kind}.json", {"kind": kind, **summary})
+
+    def clear_leftovers(self) -> None:
+        """Remove what a killed process left half written; such names begin with a dot."""
+        for path in sorted(self.path.rglob(".*")):
+            if path.is_dir():
+                remove_folder(path)
+            elif path.name != ".lock":
+                path.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:

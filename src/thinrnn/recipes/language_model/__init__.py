@@ -1,0 +1,1 @@
+"""Language models: from text to a small fast model."""

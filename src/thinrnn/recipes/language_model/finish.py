@@ -1,0 +1,133 @@
+"""The end of a phase: the weights to keep, compacted, verified, scored, saved, summed up."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import thinrnn
+from thinrnn.recipes.language_model.corpus import Text
+from thinrnn.recipes.language_model.data import EOS
+from thinrnn.recipes.language_model.evaluate import mean_loss, perplexity
+from thinrnn.recipes.language_model.fit import Fitting
+from thinrnn.recipes.language_model.gate_log import kept_in, pattern
+from thinrnn.recipes.language_model.load import save_model
+from thinrnn.recipes.language_model.model import example_tokens
+from thinrnn.recipes.language_model.phases import Shape, build_training, model_arguments
+from thinrnn.recipes.language_model.settings import Settings
+from thinrnn.recipes.language_model.training import Training, set_weights_
+from thinrnn.run import RunFolder
+from thinrnn.run.files import write_json
+from thinrnn.run.progress import Progress
+from thinrnn.save import Precision
+
+FOLDERS = {"dense": "dense", "gated": "model", "control": "control"}
+
+
+def finish_phase(fitting: Fitting, shape: Shape, device: torch.device) -> dict[str, Any]:
+    """Write the model and the summary of a phase, and return the summary."""
+    training, run, text = fitting.training, fitting.run, fitting.text
+    settings, phase = training.settings, training.phase
+    model, extra = best_model(training, shape, text, run)
+    if phase == "dense":
+        plan = thinrnn.find_groups(model, example_tokens())
+        neurons = {group.name: group.size for group in plan.groups}
+    elif phase == "gated":
+        neurons = extra.pop("neurons")
+    else:
+        neurons = (run.summary("small") or {})["neurons"]
+    folder = run.path / FOLDERS[phase]
+    arguments = model_arguments(settings, shape, len(text.vocabulary))
+    precision: Precision | None = "float32" if phase == "gated" else None
+    save_model(model, folder, arguments, text.vocabulary, precision)
+    model.to(device)
+    summary = {
+        **quality(model, text, settings),
+        **size(model),
+        "neurons": neurons,
+        "milliseconds": None,
+        "batch": settings.bench_batch,
+        "steps": settings.bench_steps,
+        "threads": settings.bench_threads,
+        "epochs": training.epoch,
+        "seconds": round(fitting.seconds, 3),
+        **extra,
+    }
+    kind = "small" if phase == "gated" else phase
+    run.write_summary(kind, summary)
+    return summary
+
+
+def best_model(
+    training: Training, shape: Shape, text: Text, run: RunFolder
+) -> tuple[nn.Module, dict[str, Any]]:
+    """Return the model to keep, on the CPU, and what only a pruned one has to tell."""
+    cpu = torch.device("cpu")
+    again, plan = build_training(training.settings, training.phase, shape, text, cpu)
+    assert training.best is not None
+    set_weights_(again.model, again.penalty, training.best)
+    again.model.eval()
+    if plan is None:
+        return again.model, {}
+    small, difference = compact_and_verify(again.model, text)
+    kept = kept_in(again.model)
+    fresh, _ = build_training(training.settings, "dense", shape, text, cpu)
+    write_json(run.path / "pattern.json", pattern(fresh.model, plan, kept))
+    neurons = {name: len(left) for name, left in kept.items()}
+    return small, {"neurons": neurons, "difference": difference}
+
+
+def compact_and_verify(gated: nn.Module, text: Text, round_to: int = 1) -> tuple[nn.Module, float]:
+    """Return the small model and how far its outputs are from the gated one's, on real text."""
+    small = thinrnn.compact(gated, round_to=round_to)
+    steps = min(35, len(text.valid) // 2)
+    tokens = text.valid[: 2 * steps].view(2, steps).t().long()
+    return small, thinrnn.verify(gated, small, tokens)
+
+
+def quality(model: nn.Module, text: Text, settings: Settings) -> dict[str, Any]:
+    """Return perplexities; the test text is read here and nowhere else."""
+    start = text.vocabulary.number(EOS)
+
+    def score(tokens: torch.Tensor) -> float:
+        return perplexity(mean_loss(model, tokens, batch=settings.eval_batch, start=start))
+
+    test = None if text.test is None else score(text.test)
+    return {"valid_perplexity": score(text.valid), "test_perplexity": test}
+
+
+def size(model: nn.Module) -> dict[str, int]:
+    """Return parameters, weights, mult-adds per token and bytes."""
+    device = next(model.parameters()).device
+    count = thinrnn.count(model, example_tokens(1, 1, device))
+    return {
+        "params": count.params,
+        "weights": count.weights,
+        "macs": count.macs,
+        "bytes": count.bytes,
+    }
+
+
+def time_models(run: RunFolder, settings: Settings, progress: Progress) -> None:
+    """Time all models of the run side by side on the CPU and add that to their summaries."""
+    from thinrnn.benchmark import benchmark
+    from thinrnn.recipes.language_model.load import load_model
+
+    summaries = run.summaries()
+    if all(summary["milliseconds"] is not None for summary in summaries.values()):
+        return
+    progress.line("timing the models side by side")
+    models = {kind: load_model(kind_folder(run.path, kind)).model for kind in summaries}
+    tokens = example_tokens(settings.bench_batch, settings.bench_steps)
+    timing = benchmark(
+        models, tokens, threads=settings.bench_threads, seconds=settings.bench_seconds
+    )
+    for kind, summary in summaries.items():
+        summary["milliseconds"] = timing[kind].median
+        run.write_summary(kind, summary)
+
+
+def kind_folder(run: Path, kind: str) -> Path:
+    """Return where a run keeps its dense, small or control model."""
+    return run / ("model" if kind == "small" else kind)

@@ -1,0 +1,46 @@
+"""The small model of a run made again: other rounding, other precision, or a run half way."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from thinrnn.errors import RunError
+from thinrnn.recipes.language_model.corpus import load_text
+from thinrnn.recipes.language_model.finish import compact_and_verify, size
+from thinrnn.recipes.language_model.load import save_model
+from thinrnn.recipes.language_model.phases import build_training, dense_shape, model_arguments
+from thinrnn.recipes.language_model.settings import Settings
+from thinrnn.recipes.language_model.training import set_weights_
+from thinrnn.recipes.settings import with_values
+from thinrnn.record import record_of
+from thinrnn.run import RunFolder
+from thinrnn.run.progress import Progress
+from thinrnn.save import Precision
+
+
+def recompact(
+    run: RunFolder, folder: Path, *, round_to: int, precision: Precision, progress: Progress
+) -> dict[str, Any]:
+    """Compact the gated model of the last checkpoint, verify it, save it, and say what it is."""
+    settings = with_values(Settings(), run.config["settings"])
+    saved, notes = run.checkpoints.latest("gated")
+    for note in notes:
+        progress.line(note)
+    if saved is None:
+        raise RunError(
+            f"{run.path} has no checkpoint of a gated model: "
+            f"go on with 'thinrnn train --resume {run.path}'."
+        )
+    text = load_text(settings)
+    shape = dense_shape(settings)
+    training, _ = build_training(settings, "gated", shape, text, torch.device("cpu"))
+    # The best weights of the finished size, or, before there are any, those of the checkpoint.
+    weights = saved["training"]["best"] or saved["training"]["model"]
+    set_weights_(training.model, training.penalty, weights)
+    training.model.eval()
+    small, difference = compact_and_verify(training.model, text, round_to=round_to)
+    arguments = model_arguments(settings, shape, len(text.vocabulary))
+    save_model(small, folder, arguments, text.vocabulary, precision=precision)
+    neurons = {name: len(kept) for name, kept in record_of(small).kept.items()}
+    return {"neurons": neurons, "difference": difference, **size(small)}

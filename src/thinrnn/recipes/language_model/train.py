@@ -1,0 +1,139 @@
+"""The whole run, top to bottom: text, dense model, gated model, control, timing, report."""
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from thinrnn.recipes.language_model.corpus import BUILT_IN, PARTS, Text, load_text
+from thinrnn.recipes.language_model.data import streams
+from thinrnn.recipes.language_model.finish import finish_phase, time_models
+from thinrnn.recipes.language_model.fit import Fitting
+from thinrnn.recipes.language_model.phases import Shape, build_training, dense_shape, shape_of
+from thinrnn.recipes.language_model.settings import Settings
+from thinrnn.recipes.settings import as_json, changed, with_values
+from thinrnn.run import InputError, RunFolder
+from thinrnn.run.environment import command_line, environment
+from thinrnn.run.files import write_json
+from thinrnn.run.progress import Progress
+from thinrnn.run.stop import StopRequest
+from thinrnn.run.watch import Watch
+from thinrnn.version import __version__
+
+SUMMARY = {"dense": "dense", "gated": "small", "control": "control"}
+# What may be changed when a run goes on: nothing that the text or the model's shape depends on.
+RESUMABLE = (
+    *("lr", "gate_lr", "weight_decay", "clip", "lr_decay", "patience"),
+    *("precision", "cuda_graphs", "tensorboard"),
+    *("log_every", "checkpoint_seconds", "checkpoint_steps"),
+)
+
+
+def start(settings: Settings, folder: Path, *, preset: str | None, progress: Progress) -> RunFolder:
+    """Begin a new run in a folder and see it through."""
+    settings = with_values(settings, _absolute(settings))
+    text = load_text(settings)
+    streams(text.train, settings.batch)  # too little text is said before a folder is made
+    device = choose_device(settings)
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    run = RunFolder.create(
+        folder,
+        {
+            "thinrnn": __version__,
+            "recipe": "language_model",
+            "preset": preset,
+            "settings": as_json(settings),
+            "command": command_line(),
+            "seed": settings.seed,
+            "text": _facts(text),
+            "environment": environment(str(device)),
+        },
+    )
+    train(settings, text, run, device, progress)
+    return run
+
+
+def resume(folder: Path, changes: list[str], *, progress: Progress) -> RunFolder:
+    """Go on with a run where its last checkpoint is; finished phases are not repeated."""
+    run = RunFolder(folder)
+    fixed = [c for c in changes if c.partition("=")[0].strip() not in RESUMABLE]
+    if fixed:
+        raise InputError(
+            f"'{fixed[0]}' cannot be changed in a run that has begun: "
+            f"only {', '.join(RESUMABLE)} can."
+        )
+    settings = changed(with_values(Settings(), run.config["settings"]), changes)
+    text = load_text(settings)
+    if _facts(text) != run.config["text"]:
+        raise InputError(f"the text of {folder} has changed since the run began: start a new one.")
+    if changes:
+        run.config["settings"] = as_json(settings)
+        write_json(run.path / "config.json", run.config)
+    # As many threads as at the beginning: sums in another order would end in other weights.
+    torch.set_num_threads(run.config["environment"]["threads"])
+    train(settings, text, run, choose_device(settings), progress)
+    return run
+
+
+def train(
+    settings: Settings, text: Text, run: RunFolder, device: torch.device, progress: Progress
+) -> None:
+    """Train every phase that is not over yet, then time the models and write the report."""
+    with run.locked(), StopRequest() as stop, contextlib.closing(run.metrics()) as metrics:
+        run.clear_leftovers()
+        watch = Watch(run, tensorboard=settings.tensorboard)
+        for phase in settings.phases:
+            if run.summary(SUMMARY[phase]) is not None:
+                continue
+            shape = shape_for(phase, settings, run)
+            training, _ = build_training(settings, phase, shape, text, device)
+            fitting = Fitting(training, text, run, metrics, progress, watch)
+            fitting.resume()
+            fitting.finish(stop)
+            finish_phase(fitting, shape, device)
+            if phase != "gated":  # its last checkpoint is what `thinrnn compact` reads
+                run.checkpoints.drop(phase)
+        time_models(run, settings, progress)
+        watch.write_report()
+        watch.close()
+
+
+def shape_for(phase: str, settings: Settings, run: RunFolder) -> Shape:
+    """Return the shape that a phase trains: the control has what the gated run kept."""
+    if phase != "control":
+        return dense_shape(settings)
+    small = run.summary("small")
+    assert small is not None
+    return shape_of(settings, small["neurons"])
+
+
+def choose_device(settings: Settings) -> torch.device:
+    """Return where to train, or say that it is not there."""
+    if settings.device == "cuda" and not torch.cuda.is_available():
+        raise InputError("device is 'cuda', but torch finds no GPU here: use --set device=cpu.")
+    if settings.device == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    torch.set_float32_matmul_precision("high")  # TF32, where a GPU has it
+    return torch.device("cuda")
+
+
+def _facts(text: Text) -> dict[str, Any]:
+    return {
+        "train_tokens": len(text.train),
+        "valid_tokens": len(text.valid),
+        "test_tokens": None if text.test is None else len(text.test),
+        "vocabulary": len(text.vocabulary),
+        "sha256": text.fingerprint(),
+    }
+
+
+def _absolute(settings: Settings) -> dict[str, str]:
+    """Return the text files with full paths, so that a run can be resumed from anywhere."""
+    given = {part: getattr(settings, part) for part in PARTS}
+    return {
+        part: str(Path(path).resolve())
+        for part, path in given.items()
+        if path not in ("", BUILT_IN)
+    }

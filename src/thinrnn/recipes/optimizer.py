@@ -1,0 +1,139 @@
+"""SGD with averaging for the weights, Adam for the gates (or for all), in one optimizer.
+
+One optimizer, because `shrink_` slices the state of one; lists of tensors and a learning rate that
+is a tensor, because a CUDA graph replays the same kernels on the same addresses.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+
+
+class WeightsAndGates(Optimizer):
+    """Steps weights by `rule` ("sgd" or "adam") and gates by Adam; decay is for weights alone.
+
+    With "sgd", averages of the weights are kept from `start_averaging` on.
+    """
+
+    def __init__(
+        self,
+        weights: list[nn.Parameter],
+        gates: list[nn.Parameter],
+        *,
+        rule: str,
+        lr: float,
+        gate_lr: float,
+        weight_decay: float = 0.0,
+    ) -> None:
+        groups = [{"params": weights, "rule": rule, "lr": lr, "weight_decay": weight_decay}]
+        if gates:
+            groups.append({"params": gates, "rule": "adam", "lr": gate_lr, "weight_decay": 0.0})
+        super().__init__(groups, {})
+        device = weights[0].device
+        for group in self.param_groups:
+            group["lr"] = torch.tensor(float(group["lr"]), device=device)
+        self.weights = weights
+        self.lr = lr
+        # float64, because 1 - 0.999 has four correct digits in float32.
+        self.steps = torch.zeros((), device=device, dtype=torch.float64)
+        self.averaged_steps = torch.zeros((), device=device)
+        self.averaging = False
+
+    def set_lr(self, lr: float) -> None:
+        """Set the learning rate of the weights; does not wait for the device."""
+        if lr != self.lr:
+            self.param_groups[0]["lr"].fill_(lr)
+            self.lr = lr
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        self.steps += 1
+        if self.averaging:
+            self.averaged_steps += 1
+        for group in self.param_groups:
+            params = [p for p in group["params"] if p.grad is not None]
+            if not params:
+                continue
+            grads: list[Tensor] = [p.grad for p in params]
+            if group["weight_decay"]:
+                grads = list(torch._foreach_add(grads, params, alpha=group["weight_decay"]))
+            if group["rule"] == "adam":
+                self._adam(params, grads, group["lr"])
+            else:
+                torch._foreach_sub_(params, torch._foreach_mul(grads, group["lr"]))
+                if self.averaging:
+                    self._average(params)
+
+    def _adam(self, params: list[Tensor], grads: list[Tensor], lr: Tensor) -> None:
+        first, second = self._kept(params, "first"), self._kept(params, "second")
+        torch._foreach_mul_(first, BETA1)
+        torch._foreach_add_(first, grads, alpha=1 - BETA1)
+        torch._foreach_mul_(second, BETA2)
+        torch._foreach_addcmul_(second, grads, grads, value=1 - BETA2)
+        scale = lr * (1 / (1 - BETA1**self.steps)).to(lr.dtype)
+        correction = (1 / (1 - BETA2**self.steps).sqrt()).to(lr.dtype)
+        roots = torch._foreach_sqrt(second)
+        torch._foreach_mul_(roots, correction)
+        torch._foreach_add_(roots, EPSILON)
+        changes = torch._foreach_div(first, roots)
+        torch._foreach_mul_(changes, scale)
+        torch._foreach_sub_(params, changes)
+
+    def _average(self, params: list[Tensor]) -> None:
+        # average += (p - average) / n; _foreach_lerp_ with a tensor weight would stop the device.
+        averages = self._kept(params, "average")
+        differences = torch._foreach_sub(params, averages)
+        torch._foreach_mul_(differences, 1 / self.averaged_steps)
+        torch._foreach_add_(averages, differences)
+
+    def _kept(self, params: list[Tensor], name: str) -> list[Tensor]:
+        return [self.state[p].setdefault(name, torch.zeros_like(p)) for p in params]
+
+    def start_averaging(self) -> None:
+        """From the next step on keep the mean of the weights after each step."""
+        self.averaging = True
+
+    @contextlib.contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Inside `with`, the weights are their averages, once averaging has begun."""
+        pairs = [
+            (p, self.state[p]["average"])
+            for group in self.param_groups
+            for p in group["params"]
+            if "average" in self.state[p]
+        ]
+        raw = [p.detach().clone() for p, _ in pairs]
+        with torch.no_grad():
+            for p, average in pairs:
+                p.copy_(average)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for (p, _), value in zip(pairs, raw, strict=True):
+                    p.copy_(value)
+
+    def snapshot(self, names: dict[Tensor, str]) -> dict[str, Any]:
+        """Return all that a step depends on, parameters by name."""
+        return {
+            "state": {names[p]: dict(state) for p, state in self.state.items() if state},
+            "steps": self.steps,
+            "averaged_steps": self.averaged_steps,
+            "averaging": self.averaging,
+        }
+
+    def restore_(self, saved: dict[str, Any], names: dict[Tensor, str]) -> None:
+        """Take back what `snapshot` returned; the parameters have their shapes already."""
+        params = {name: p for p, name in names.items()}
+        self.state.clear()
+        for name, state in saved["state"].items():
+            self.state[params[name]] = {k: v.to(params[name].device) for k, v in state.items()}
+        self.steps.copy_(saved["steps"])
+        self.averaged_steps.copy_(saved["averaged_steps"])
+        self.averaging = saved["averaging"]

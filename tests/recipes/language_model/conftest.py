@@ -1,0 +1,60 @@
+"""A text and settings so small that a whole run takes a second or two."""
+
+import random
+
+import pytest
+import torch
+
+from thinrnn.recipes.language_model.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("texts")
+    random.seed(3)
+    words = [f"w{i}" for i in range(30)]
+    for name, lines in (("train", 120), ("valid", 20), ("test", 20)):
+        text = "".join(" ".join(random.choices(words, k=8)) + "\n" for _ in range(lines))
+        (folder / f"{name}.txt").write_text(text)
+    return folder
+
+
+@pytest.fixture
+def tiny(texts):
+    """Settings of a run with three epochs of nine steps in each phase."""
+
+    def make(**changes):
+        values = {
+            "train": str(texts / "train.txt"),
+            "valid": str(texts / "valid.txt"),
+            "test": str(texts / "test.txt"),
+            "embedding": 10,
+            "hidden": (12, 12),
+            "dropout": 0.2,
+            "epochs": 3,
+            "batch": 8,
+            "bptt": 16,
+            "lr": 0.01,
+            "gate_lr": 0.1,
+            "target_params": 0.5,
+            "log_every": 4,
+            "checkpoint_steps": 4,
+            "checkpoint_seconds": 1e9,
+            "tensorboard": False,
+            "device": "cpu",
+            "threads": 1,
+            "bench_batch": 1,
+            "bench_steps": 2,
+            "bench_seconds": 0.0,
+        }
+        return Settings(**{**values, **changes})
+
+    return make

@@ -11,7 +11,6 @@ import argparse
 import json
 import platform
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -98,7 +97,10 @@ def main() -> None:
     tokens = tokens.to(device)
     dense, gated = (model.to(device) for model in models)
     penalty = thinrnn.L0(gated, weight=8.6e-8)
-    steps_to_time = {"dense": make_step(dense, tokens, None), "gated": make_step(gated, tokens, penalty)}
+    steps_to_time = {
+        "dense": make_step(dense, tokens, None),
+        "gated": make_step(gated, tokens, penalty),
+    }
     if device == "cuda":
         steps_to_time = {name: in_graph(step) for name, step in steps_to_time.items()}
     times: dict[str, list[float]] = {name: [] for name in steps_to_time}
@@ -111,7 +113,7 @@ def main() -> None:
     medians = {name: statistics.median(values) for name, values in times.items()}
     result = {
         "what": "training step with gates against the same step without",
-        "command": " ".join(["python", *sys.argv]),
+        "command": f"python benchmarks/gated_step.py --device {device}",
         "model": {"words": options.words, "size": options.size, "layers": 2},
         "batch": batch,
         "steps": steps,

@@ -8,6 +8,7 @@ Gated weights are hung over a module by an entry in its `__dict__`, which Python
 parameter of the same name. Parameters, `state_dict` keys and the user's code stay as they were.
 """
 
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import accumulate
@@ -43,6 +44,9 @@ def attach_(model: nn.Module, plan: Plan, gate: Estimator | None = None) -> nn.M
     if not plan.groups:
         raise PlanError(f"the plan has no group to put gates on:\n{plan}")
     plan = plan.fitted(model)
+    # Torch advises to call flatten_parameters() when cuDNN gets weights in separate tensors, as
+    # gated weights are; here the advice would only mislead.
+    warnings.filterwarnings("ignore", message="RNN module weights are not part of single contig")
     estimator = HardConcrete() if gate is None else gate
     model.__dict__["_thinrnn"] = Attached(model, plan, estimator)
     return model

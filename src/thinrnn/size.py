@@ -115,11 +115,21 @@ class Sizes:
         """Return the presence of every neuron of every group."""
         return {name: torch.ones(n, dtype=torch.float64) for name, n in self.groups.items()}
 
-    def neuron_costs(self, what: What = "params") -> Presence:
-        """Return what each neuron adds to the size of the full model."""
-        present = {n: p.requires_grad_() for n, p in self.all_present().items()}
+    def neuron_costs(self, what: What, limit: float) -> Presence:
+        """Return what one neuron more of each group costs when all groups are equally thin.
+
+        That is at the presence, the same for every neuron, at which the size is `limit`: a neuron
+        is cheap once the layers that read it have become small.
+        """
+        low, high = 0.0, 1.0
+        for _ in range(30):
+            middle = (low + high) / 2
+            present = {name: torch.full((n,), middle).double() for name, n in self.groups.items()}
+            low, high = (middle, high) if self.total(present, what) < limit else (low, middle)
+        present = {n: torch.full((size,), high).double() for n, size in self.groups.items()}
         with torch.enable_grad():
-            costs = torch.autograd.grad(self.total(present, what), list(present.values()))
+            parts = [p.requires_grad_() for p in present.values()]
+            costs = torch.autograd.grad(self.total(present, what), parts)
         return dict(zip(present, costs, strict=True))
 
 

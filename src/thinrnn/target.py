@@ -51,9 +51,6 @@ class Target:
         self.what, self.full, self.goal = budget(self.gated.sizes, params=params, macs=macs)
         self.steps = steps
         self.step = 0
-        costs = self.gated.sizes.neuron_costs(self.what)
-        usual = torch.cat(list(costs.values())).clamp(min=1).log().mean()
-        self.handicap = {name: c.clamp(min=1).log() - usual for name, c in costs.items()}
         self._is_ignored = False
         self._allowed: tuple[tuple[int, ...], Masks] | None = None
         for gate in self.gated.gates.values():
@@ -90,11 +87,12 @@ class Target:
     def chosen(self, limit: float) -> Masks:
         """Return the original neurons that are worth most within a limit."""
         scores = {}
+        costs = self.gated.sizes.neuron_costs(self.what, limit)
         for name, gate in self.gated.gates.items():
             gate.check()
             score = torch.full((gate.full_size,), -1e9, dtype=torch.float64)
             score[gate.origin.cpu()] = gate.log_alpha.detach().double().cpu().clamp(-1e6, 1e6)
-            scores[name] = score - self.handicap[name]
+            scores[name] = score - costs[name].clamp(min=1).log()  # log of worth per cost
         return choose(self.gated.sizes, scores, limit, self.what)
 
     @contextmanager

@@ -129,7 +129,10 @@ def score_model(
 
 def _read_json(file: Path) -> dict[str, Any]:
     try:
-        return dict(json.loads(file.read_bytes()))
+        found = json.loads(file.read_bytes())
+        if not isinstance(found, dict):
+            raise ValueError("it holds no table")
+        return found
     except (FileNotFoundError, NotADirectoryError):
         raise FolderError(
             f"{file.parent} is not a model of 'thinrnn train': it has no {file.name}."

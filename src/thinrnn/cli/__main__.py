@@ -1,0 +1,5 @@
+"""python -m thinrnn.cli"""
+
+from thinrnn.cli import main
+
+main()

@@ -1,0 +1,55 @@
+"""All commands under one name. Heavy imports are inside the commands, so that --help is instant."""
+
+from typing import Annotated
+
+import typer
+
+from thinrnn.cli.bench import bench
+from thinrnn.cli.compact import compact
+from thinrnn.cli.demo import demo
+from thinrnn.cli.doctor import doctor
+from thinrnn.cli.eval import evaluate
+from thinrnn.cli.generate import generate
+from thinrnn.cli.list import list_all
+from thinrnn.cli.report import report
+from thinrnn.cli.train import train
+from thinrnn.version import __version__
+
+app = typer.Typer(
+    name="thinrnn",
+    help="Make recurrent networks thin: learn which neurons are needed, remove the others.",
+    epilog="Example: thinrnn demo",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """Make recurrent networks thin: learn which neurons are needed, remove the others."""
+
+
+for name, command, example in (
+    ("demo", demo, "thinrnn demo"),
+    ("train", train, "thinrnn train lm --train a.txt --valid b.txt --set hidden=650,650"),
+    ("eval", evaluate, "thinrnn eval runs/demo --json"),
+    ("compact", compact, "thinrnn compact runs/demo --out thin --round-to 8"),
+    ("bench", bench, "thinrnn bench runs/demo --batch 10 --steps 30 --threads 1"),
+    ("report", report, "thinrnn report runs/demo runs/lm --out compare.html"),
+    ("list", list_all, "thinrnn list runs"),
+    ("doctor", doctor, "thinrnn doctor"),
+    ("generate", generate, 'thinrnn generate runs/demo --prompt "the value of"'),
+):
+    app.command(name, epilog=f"Example: {example}")(command)

@@ -1,0 +1,62 @@
+"""thinrnn eval: how good a saved model is, measured again."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from thinrnn.cli.options import Json, Kind, ModelPath
+
+
+def evaluate(
+    path: ModelPath,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with *valid*.txt and *test*.txt.")
+    ] = None,
+    valid: Annotated[Path | None, typer.Option(help="Validation text.")] = None,
+    test: Annotated[Path | None, typer.Option(help="Test text.")] = None,
+    kind: Kind = "small",
+    json: Json = False,
+) -> None:
+    """Measure a saved model on a text: on the run's own, or on the one given."""
+    import math
+
+    from thinrnn import recipes
+    from thinrnn.cli.find_model import find_model
+    from thinrnn.cli.output import listing, progress, show
+    from thinrnn.run import InputError
+
+    found = find_model(path, kind)
+    files = {} if data is None else text_files(data)
+    files |= {name: file for name, file in (("valid", valid), ("test", test)) if file is not None}
+    if not files and found.run is None:
+        raise InputError(f"{path} does not say on which text: give --data DIR or --valid FILE.")
+    with progress(json) as shown:
+        score = recipes.part(found.recipe, "load").score_model
+        measured = score(found.folder, files, config=found.config, progress=shown)
+    numbers = {k: f"{v:.3f}" if isinstance(v, float) else f"{v:,}" for k, v in measured.items()}
+    text = listing([(name.replace("_", " "), value) for name, value in numbers.items()])
+    last = f"measured {found.folder}, nothing written; next: thinrnn bench {path}"
+    show({"model": str(found.folder), **measured}, text, last, as_json=json)
+    raise typer.Exit(0 if all(map(math.isfinite, measured.values())) else 1)
+
+
+def text_files(folder: Path) -> dict[str, Path]:
+    """Return the validation and test texts of a folder, by what their names say."""
+    from thinrnn.run import InputError
+
+    if not folder.is_dir():
+        raise InputError(f"{folder} is not a folder: give one that holds *valid*.txt.")
+    found = {}
+    for part in ("valid", "test"):
+        files = sorted(folder.glob(f"*{part}*.txt"))
+        if len(files) > 1:
+            names = ", ".join(file.name for file in files)
+            raise InputError(
+                f"{folder} has several texts for {part} ({names}): give --{part} FILE."
+            )
+        if files:
+            found[part] = files[0]
+    if not found:
+        raise InputError(f"{folder} has neither *valid*.txt nor *test*.txt: give --valid FILE.")
+    return found

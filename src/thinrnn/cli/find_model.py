@@ -1,0 +1,67 @@
+"""From a path that a user typed to the models behind it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from thinrnn.errors import FolderError, RunError
+from thinrnn.run import InputError, RunFolder
+from thinrnn.run.folder import SUMMARIES
+
+
+@dataclass(frozen=True)
+class Found:
+    """A folder with a model, the recipe that can read it, and the run that it is from, if any."""
+
+    folder: Path
+    recipe: str
+    kind: str
+    run: RunFolder | None = None
+
+    @property
+    def config(self) -> dict[str, Any] | None:
+        return None if self.run is None else self.run.config
+
+
+def find_model(path: Path, kind: str = "small") -> Found:
+    """Return one model of a run, or the model in a folder."""
+    if kind not in SUMMARIES:
+        raise InputError(f"there is no kind '{kind}': choose one of {', '.join(SUMMARIES)}.")
+    models = {found.kind: found for found in find_models(path)}
+    if next(iter(models.values())).run is None:
+        return next(iter(models.values()))
+    if kind not in models:
+        raise RunError(f"{path} has no {kind} model; it has: {', '.join(models)}.")
+    return models[kind]
+
+
+def find_models(path: Path) -> list[Found]:
+    """Return all models of a run that are finished, or the one in a folder."""
+    if (path / "recipe.json").exists():
+        return [Found(path, _recipe(path), path.name)]
+    if not path.exists():
+        raise RunError(f"{path} does not exist; 'thinrnn list' shows the runs that are here.")
+    if not (path / "config.json").exists():
+        raise RunError(
+            f"{path} is neither a run folder (no config.json) nor a model (no recipe.json)."
+        )
+    run = RunFolder(path)
+    folders = {kind: path / ("model" if kind == "small" else kind) for kind in SUMMARIES}
+    found = [
+        Found(folder, run.config["recipe"], kind, run)
+        for kind, folder in folders.items()
+        if run.summary(kind) is not None
+    ]
+    if not found:
+        raise RunError(
+            f"{path} has no finished model yet: go on with 'thinrnn train --resume {path}'."
+        )
+    return found
+
+
+def _recipe(folder: Path) -> str:
+    try:
+        return str(json.loads((folder / "recipe.json").read_bytes())["recipe"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise FolderError(f"{folder / 'recipe.json'} cannot be read: {error}.") from None

@@ -1,0 +1,60 @@
+"""What `train` and `demo` share: settings from all sides, a run folder, the end of a run."""
+
+from pathlib import Path
+from typing import Any
+
+from thinrnn import recipes
+from thinrnn.cli.output import progress, show
+from thinrnn.cli.summary import Promise, promise_lines, run_table
+from thinrnn.recipes.settings import changed, from_toml, with_values
+from thinrnn.run import InputError, RunFolder
+from thinrnn.run.folder import free_name
+
+
+def start_or_resume(
+    preset: str | None,
+    values: dict[str, Any],
+    *,
+    out: Path | None,
+    config: Path | None,
+    changes: list[str],
+    resume: Path | None,
+    as_json: bool,
+) -> RunFolder:
+    """Return the finished run; settings go preset, file, options, --set, the last one wins."""
+    if resume is not None:
+        if preset or values or out or config:
+            raise InputError(
+                "--resume takes everything from the run folder: give it alone, or with --set."
+            )
+        recipe = RunFolder(resume).config["recipe"]
+        with progress(as_json) as shown:
+            return recipes.part(recipe, "train").resume(resume, changes, progress=shown)
+    if preset is None:
+        raise InputError("say what to train, as in 'thinrnn train lm', or give --resume RUN.")
+    chosen = recipes.preset(preset)
+    settings = chosen.settings()
+    if config is not None:
+        settings = from_toml(settings, config)
+    settings = changed(with_values(settings, values), changes)
+    folder = free_name(Path("runs") / chosen.name) if out is None else out
+    train = recipes.part(chosen.recipe, "train")
+    with progress(as_json) as shown:
+        return train.start(settings, folder, preset=chosen.name, progress=shown)
+
+
+def finish(run: RunFolder, promises: list[Promise], *, as_json: bool) -> int:
+    """Print the end of a run and return the exit code."""
+    summaries = run.summaries()
+    kept = all(promise.holds for promise in promises)
+    result = {
+        "run": str(run.path),
+        **summaries,
+        "promises": [{"text": p.text, "holds": p.holds} for p in promises],
+        "kept": kept,
+    }
+    text = "\n\n".join(part for part in (run_table(summaries), promise_lines(promises)) if part)
+    after = "generate" if "small" in summaries else "eval"
+    last = f"\nwrote {run.path / 'report.html'}; next: thinrnn {after} {run.path}"
+    show(result, text, last, as_json=as_json)
+    return 0 if kept else 1

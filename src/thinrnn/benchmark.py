@@ -80,10 +80,9 @@ def benchmark(
         seconds: about how long to measure each model.
         rounds: measure each model at least so often, however long that takes.
 
-    >>> timing = benchmark({"big": nn.Linear(999, 999), "small": nn.Linear(9, 999).forward},
-    ...                    torch.zeros(1, 9), seconds=0.01)
-    Traceback (most recent call last):
-    thinrnn.errors.ExampleError: 'big' does not run on the example: ...
+    >>> models = {"wide": nn.LSTM(64, 512), "narrow": nn.LSTM(64, 8)}
+    >>> benchmark(models, torch.zeros(20, 4, 64), seconds=0.1).speedup("narrow") > 1
+    True
     """
     if not models:
         raise ExampleError("there is no model to time: give at least one.")

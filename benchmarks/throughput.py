@@ -1,0 +1,124 @@
+"""How fast the language-model recipe trains on the CPU.
+
+    python benchmarks/throughput.py [--out results/throughput-cpu.json]
+
+Two questions: what the recipe costs over a bare PyTorch loop that trains the same dense model on
+the same text (at most 10 %), and whether a whole pruned run is over no later than the dense run of
+the same number of epochs. Steps of the recipe and of the bare loop are interleaved, so that
+whatever else the machine does meets both alike.
+"""
+
+import argparse
+import shlex
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from thinrnn.recipes import preset
+from thinrnn.recipes.language_model import phases, train
+from thinrnn.recipes.language_model.corpus import Text, load_text
+from thinrnn.recipes.language_model.data import streams
+from thinrnn.recipes.language_model.settings import Settings
+from thinrnn.recipes.language_model.training import Training
+from thinrnn.recipes.settings import as_json, changed
+from thinrnn.run.environment import environment
+from thinrnn.run.files import write_json
+from thinrnn.run.progress import Shown
+
+CPU = torch.device("cpu")
+
+
+class BareLoop:
+    """What a user would write: model, torch's optimizer, clipping, state carried along."""
+
+    def __init__(self, settings: Settings, text: Text) -> None:
+        shape = phases.dense_shape(settings)
+        self.model = phases.build_model(settings, "dense", shape, len(text.vocabulary))
+        self.data = streams(text.train, settings.batch).long()
+        kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.SGD
+        self.optimizer = kind(self.model.parameters(), lr=settings.lr)
+        self.settings = settings
+        self.place = 0
+        self.state: tuple[torch.Tensor, ...] | None = None
+        self.total = 0.0
+
+    def take_step(self) -> None:
+        x = self.data[self.place : self.place + self.settings.bptt]
+        y = self.data[self.place + 1 : self.place + 1 + self.settings.bptt]
+        self.optimizer.zero_grad()
+        logits, state = self.model(x, self.state)
+        self.state = tuple(part.detach() for part in state)
+        loss = F.cross_entropy(logits.flatten(0, 1), y.flatten())
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
+        self.optimizer.step()
+        self.total += loss.item()
+        self.place += self.settings.bptt
+
+
+def compare_steps(settings: Settings, text: Text, steps: int) -> dict[str, float]:
+    """Return milliseconds per step of the recipe and of the bare loop, medians."""
+    training, _ = phases.build_training(settings, "dense", phases.dense_shape(settings), text, CPU)
+    runners: dict[str, Training | BareLoop] = {"recipe": training, "bare": BareLoop(settings, text)}
+    times: dict[str, list[float]] = {name: [] for name in runners}
+    for step in range(steps):
+        for name in sorted(runners, reverse=step % 2 == 1):
+            began = time.perf_counter()
+            runners[name].take_step()
+            times[name].append(1000 * (time.perf_counter() - began))
+    medians = {name: statistics.median(values[5:]) for name, values in times.items()}
+    return {**medians, "ratio": medians["recipe"] / medians["bare"]}
+
+
+def whole_runs(settings: Settings) -> dict[str, float]:
+    """Return seconds of a dense run and of a pruned one, from the text to the saved model."""
+    seconds = {}
+    for name, phase in (("dense", "dense"), ("pruned", "gated")):
+        chosen = changed(settings, [f"phases={phase}", "bench_seconds=0"])
+        with tempfile.TemporaryDirectory() as folder, Shown() as progress:
+            began = time.perf_counter()
+            train.start(chosen, Path(folder) / "run", preset=None, progress=progress)
+            seconds[name] = time.perf_counter() - began
+    return {**seconds, "ratio": seconds["pruned"] / seconds["dense"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=Path("results/throughput-cpu.json"))
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    options = parser.parse_args()
+    fixed = ["device=cpu", "tensorboard=no"]
+    settings = changed(preset("demo").settings(), [*fixed, *options.set])
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    text = load_text(settings)
+    step = compare_steps(
+        settings, text, min(options.steps, len(text.train) // settings.batch // settings.bptt)
+    )
+    print("step: recipe {recipe:.1f} ms, bare loop {bare:.1f} ms, {ratio:.3f}".format(**step))
+    run = whole_runs(settings)
+    print("run: dense {dense:.1f} s, pruned {pruned:.1f} s, {ratio:.3f}".format(**run))
+    result = {
+        "what": "training throughput of the language-model recipe on the CPU",
+        "command": shlex.join(["python", *sys.argv]),
+        "step_milliseconds": step,
+        "run_seconds": run,
+        "settings": as_json(settings),
+        "environment": environment(),
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    write_json(options.out, result)
+    held = step["ratio"] <= 1.1 and run["ratio"] <= 1.0
+    print(f"wrote {options.out}; {'both hold' if held else 'NOT both hold'}")
+    sys.exit(0 if held else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -8,6 +8,7 @@ from torch import Tensor
 from thinrnn.errors import TargetError
 from thinrnn.size import Sizes, What
 
+FILL = 200  # neurons that are tried for what is left of the limit
 Masks = dict[str, Tensor]  # group -> True for each neuron that stays
 
 
@@ -48,45 +49,30 @@ def choose(
 def _best(
     sizes: Sizes, scores: dict[str, Tensor], limit: float, what: What, part: float
 ) -> Masks | None:
-    groups = list(sizes.groups)
-    owner, place, score = [], [], []
-    masks: Masks = {}
-    for g, name in enumerate(groups):
+    """Return the choice in which each group keeps `part` of its neurons whatever their scores."""
+    score = torch.cat([scores[name].double() for name in sizes.groups])  # (N,)
+    safe = torch.zeros(len(score), dtype=torch.bool)
+    first = 0
+    for name, size in sizes.groups.items():
         order = torch.argsort(scores[name].double(), descending=True, stable=True)
-        safe = max(1, math.floor(part * len(order)))
-        masks[name] = torch.zeros(len(order), dtype=torch.bool)
-        masks[name][order[:safe]] = True
-        owner.append(torch.full((len(order) - safe,), g))
-        place.append(order[safe:])
-        score.append(scores[name].double()[order[safe:]])
-    owners, places = torch.cat(owner), torch.cat(place)
-    ranked = torch.argsort(torch.cat(score), descending=True, stable=True)
-
-    def size(chosen: Masks) -> float:
-        return float(sizes.total({n: m.double() for n, m in chosen.items()}, what))
-
-    def first(count: int) -> Masks:
-        chosen = {name: mask.clone() for name, mask in masks.items()}
-        taken = ranked[:count]
-        for g, name in enumerate(groups):
-            chosen[name][places[taken[owners[taken] == g]]] = True
-        return chosen
-
-    if size(masks) > limit:
+        safe[first + order[: max(1, math.floor(part * size))]] = True
+        first += size
+    rest = (~safe).nonzero().flatten()
+    ranked = rest[torch.argsort(score[rest], descending=True, stable=True)]
+    start = sizes.lengths(safe.double())  # (A,)
+    if float(sizes.size_of(start, what)) > limit:
         return None
-    low, high = 0, len(ranked)
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if size(first(middle)) <= limit else (low, middle - 1)
-    chosen = first(low)
-    for index in ranked[low : low + 256].tolist():  # fill what the next best one was too large for
-        if size(chosen) >= 0.995 * limit:
-            break
-        name, neuron = groups[int(owners[index])], int(places[index])
-        chosen[name][neuron] = True
-        if size(chosen) > limit:
-            chosen[name][neuron] = False
-    return chosen
+    # the size after each further neuron, all at once
+    lengths = start + sizes.counts[ranked].cumsum(0)  # (n, A)
+    fitting = int((sizes.size_of(lengths, what) <= limit).sum())
+    chosen = safe.clone()
+    chosen[ranked[:fitting]] = True
+    now = lengths[fitting - 1] if fitting else start
+    for neuron in ranked[fitting : fitting + FILL].tolist():  # the next best may be too large,
+        more = now + sizes.counts[neuron]  # but a smaller one behind it fits
+        if float(sizes.size_of(more, what)) <= limit:
+            chosen[neuron], now = True, more
+    return dict(zip(sizes.groups, chosen.split(list(sizes.groups.values())), strict=True))
 
 
 def _first(size: int) -> Tensor:

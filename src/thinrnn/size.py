@@ -99,6 +99,16 @@ class Sizes:
         rows, columns = lengths[axes[:, 0]], lengths[axes[:, 1]]
         return constant * (rows * columns + (p - p * p) @ pairs)
 
+    def lengths(self, present: Tensor) -> Tensor:
+        """Return the length of each dimension when these neurons, in a row, are there or not."""
+        return self.fixed + present @ self.counts
+
+    def size_of(self, lengths: Tensor, what: What) -> Tensor:
+        """Return the exact size from lengths (..., A) of dimensions."""
+        counted = self.constant if what == "params" else self.constant * self.matrices
+        rows, columns = lengths[..., self.axes[:, 0]], lengths[..., self.axes[:, 1]]
+        return (rows * columns) @ counted
+
     def _constants(self, like: Tensor) -> tuple[Tensor, ...]:
         key = (like.device, like.dtype)
         if key not in self._at_hand:
@@ -122,15 +132,19 @@ class Sizes:
         is cheap once the layers that read it have become small.
         """
         low, high = 0.0, 1.0
+        everybody = self.counts.sum(0)  # (A,)
         for _ in range(30):
             middle = (low + high) / 2
-            present = {name: torch.full((n,), middle).double() for name, n in self.groups.items()}
-            low, high = (middle, high) if self.total(present, what) < limit else (low, middle)
-        present = {n: torch.full((size,), high).double() for n, size in self.groups.items()}
-        with torch.enable_grad():
-            parts = [p.requires_grad_() for p in present.values()]
-            costs = torch.autograd.grad(self.total(present, what), parts)
-        return dict(zip(present, costs, strict=True))
+            is_small = bool(self.size_of(self.fixed + middle * everybody, what) < limit)
+            low, high = (middle, high) if is_small else (low, middle)
+        lengths = self.fixed + high * everybody
+        counted = self.constant if what == "params" else self.constant * self.matrices
+        rows, columns = self.axes.T
+        slopes = torch.zeros_like(lengths)  # what one position more in each dimension costs
+        slopes.index_add_(0, rows, counted * lengths[columns])
+        slopes.index_add_(0, columns, counted * lengths[rows])
+        costs = self.counts @ slopes  # (N,)
+        return dict(zip(self.groups, costs.split(list(self.groups.values())), strict=True))
 
 
 def _running_sum(sizes: Iterable[int]) -> list[int]:

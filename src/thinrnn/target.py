@@ -21,6 +21,7 @@ from thinrnn.choose import Masks, budget, choose
 from thinrnn.errors import TargetError
 
 WARM_UP = 0.1  # part of the steps in which nothing closes: gates learn what they are worth
+THRIFT = 0.5  # how much a neuron's cost counts against its standing in its group
 LOOKS = 200  # times, spread over the steps, at which it is decided anew who stays
 
 
@@ -28,8 +29,8 @@ class Target:
     """A limit on the size of the small model: `params` or `macs`, a fraction (<= 1) or a number.
 
     Call it once per training step and add the result to the loss. Over `steps` calls the limit is
-    lowered geometrically from the full size; at each point the neurons whose gates say that they
-    are worth most for their size stay open and the others are closed. In eval, and for `compact`,
+    lowered geometrically from the full size; at each point the neurons stay open that stand
+    highest in their group, by their gates, for what they cost, and the others are closed. In eval, and for `compact`,
     the model always obeys the final limit: its size ends at most 2 % below it and never above,
     as far as whole neurons allow. No group loses all its neurons.
 
@@ -51,6 +52,10 @@ class Target:
         self.what, self.full, self.goal = budget(self.gated.sizes, params=params, macs=macs)
         self.steps = steps
         self.step = 0
+        self.worth = {
+            name: torch.zeros(gate.full_size, dtype=torch.float64)
+            for name, gate in self.gated.gates.items()
+        }
         self._is_ignored = False
         self._allowed: tuple[tuple[int, ...], Masks] | None = None
         for gate in self.gated.gates.values():
@@ -78,6 +83,7 @@ class Target:
     @torch.no_grad()
     def settle_(self, limit: float | None = None) -> None:
         """Close the gates that do not fit the limit (the final one by default), open the others."""
+        self.worth = self._worth()
         chosen = self.chosen(self.goal if limit is None else limit)
         for name, gate in self.gated.gates.items():
             mask = chosen[name].to(gate.log_alpha.device)[gate.origin]
@@ -86,14 +92,27 @@ class Target:
     @torch.no_grad()
     def chosen(self, limit: float) -> Masks:
         """Return the original neurons that are worth most within a limit."""
-        scores = {}
         costs = self.gated.sizes.neuron_costs(self.what, limit)
+        usual = torch.cat(list(costs.values())).clamp(min=1).log().mean()
+        scores = {}
+        for name, worth in self._worth().items():
+            standing = (worth - worth.mean()) / worth.std().clamp(min=1e-9)
+            handicap = THRIFT * (costs[name].clamp(min=1).log() - usual)
+            gone = torch.ones(len(worth), dtype=torch.bool)
+            gone[self.gated.gates[name].origin.cpu()] = False
+            scores[name] = (standing - handicap).nan_to_num(0.0).masked_fill(gone, -1e9)
+        return choose(self.gated.sizes, scores, limit, self.what)
+
+    def _worth(self) -> dict[str, Tensor]:
+        """Return what the gate of each original neuron said when it was last open."""
+        worth = {}
         for name, gate in self.gated.gates.items():
             gate.check()
-            score = torch.full((gate.full_size,), -1e9, dtype=torch.float64)
-            score[gate.origin.cpu()] = gate.log_alpha.detach().double().cpu().clamp(-1e6, 1e6)
-            scores[name] = score - costs[name].clamp(min=1).log()  # log of worth per cost
-        return choose(self.gated.sizes, scores, limit, self.what)
+            is_open = (gate.own_value > 0).cpu()
+            said = gate.log_alpha.detach().double().cpu().clamp(-1e6, 1e6)
+            worth[name] = self.worth[name].clone()
+            worth[name][gate.origin.cpu()[is_open]] = said[is_open]
+        return worth
 
     @contextmanager
     def at_present(self) -> Iterator[None]:
@@ -120,8 +139,10 @@ class Target:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs."""
-        return {"step": self.step}
+        return {"step": self.step, "worth": dict(self.worth)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint."""
         self.step = int(state["step"])
+        self.worth = {name: row.double().cpu() for name, row in state["worth"].items()}
+        self._allowed = None

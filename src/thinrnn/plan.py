@@ -72,8 +72,8 @@ class Group:
 
     def owners(self, role: Role) -> list[str]:
         """Return the modules whose parameters produce, or read, the neurons."""
-        names = (s.parameter.rpartition(".")[0] or s.parameter for s in self.slices if s.role == role)
-        return list(dict.fromkeys(names))
+        found = [s.parameter for s in self.slices if s.role == role]
+        return list(dict.fromkeys(name.rpartition(".")[0] or name for name in found))
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,8 @@ class Plan:
     def _hit(self, group: Group, patterns: Sequence[str]) -> bool:
         for pattern in patterns:
             if not any(fnmatch.fnmatchcase(g.name, pattern) for g in self.groups):
-                raise PlanError(f"no group matches '{pattern}'; there are: {_listed(self._by_name)}.")
+                known = _listed(self._by_name)
+                raise PlanError(f"no group matches '{pattern}'; there are: {known}.")
         return any(fnmatch.fnmatchcase(group.name, pattern) for pattern in patterns)
 
     def using(self, group: str, parameter: str, *, dim: int, at: Iterable[int] = (0,)) -> "Plan":
@@ -150,7 +151,9 @@ class Plan:
             return replace(self, groups=tuple(new if g is old else g for g in self.groups))
         refusal = refusals[group]
         if parameter not in refusal.undeclared:
-            raise PlanError(f"group '{group}' stays refused, '{parameter}' or not: {refusal.reason}")
+            raise PlanError(
+                f"group '{group}' stays refused, '{parameter}' or not: {refusal.reason}"
+            )
         left = tuple(p for p in refusal.undeclared if p != parameter)
         others = tuple(r for r in self.refused if r is not refusal)
         if left:
@@ -159,7 +162,7 @@ class Plan:
         return replace(self, groups=(*self.groups, new), refused=others)
 
     def fitted(self, model: nn.Module) -> "Plan":
-        """Return the plan with dimensions counted from the front; raise unless it fits the model."""
+        """Return the plan with dimensions counted from the front, if it fits the model."""
         self.check(model)
         tensors = named_tensors(model)
         groups = []
@@ -173,22 +176,15 @@ class Plan:
         tensors = named_tensors(model)
         owned: dict[tuple[int, int], dict[int, tuple[str, int]]] = {}
         for group in self.groups:
+            if all(s.role == "produce" for s in group.slices):
+                raise PlanError(
+                    f"group '{group.name}' is read by nothing, so no gate can close its neurons: "
+                    "add a slice with role 'read', or leave the group out."
+                )
             for s in group.slices:
-                where = f"group '{group.name}' names '{s.parameter}'"
-                if s.parameter not in tensors:
-                    raise PlanError(
-                        f"{where}, which the model does not have. Was the plan made for another "
-                        "model? Make it again with find_groups(model, example)."
-                    )
+                _check_slice(group, s, tensors)
                 tensor = tensors[s.parameter]
                 positions, neurons = s.index()
-                dim_size = tensor.shape[s.dim] if -tensor.dim() <= s.dim < tensor.dim() else -1
-                if int(positions.max()) >= dim_size or int(neurons.max()) >= group.size:
-                    raise PlanError(
-                        f"{where}, dim {s.dim}, up to position {int(positions.max())} and neuron "
-                        f"{int(neurons.max())}, but its shape is {tuple(tensor.shape)} and the "
-                        f"group has {group.size} neurons. Was the plan made for another size?"
-                    )
                 taken = owned.setdefault((id(tensor), s.dim % tensor.dim()), {})
                 for p, n in zip(positions.tolist(), neurons.tolist(), strict=True):
                     if taken.setdefault(p, (group.name, n)) != (group.name, n):
@@ -204,7 +200,11 @@ class Plan:
             "thinrnn_plan": FORMAT,
             "groups": [_group_data(g) for g in self.groups],
             "refused": [
-                {"group": _group_data(r.group), "reason": r.reason, "undeclared": list(r.undeclared)}
+                {
+                    "group": _group_data(r.group),
+                    "reason": r.reason,
+                    "undeclared": list(r.undeclared),
+                }
                 for r in self.refused
             ],
             "outside": list(self.outside),
@@ -248,6 +248,30 @@ def named_tensors(model: nn.Module) -> dict[str, Tensor]:
     found: dict[str, Tensor] = dict(model.named_parameters(remove_duplicate=False))
     found.update(model.named_buffers(remove_duplicate=False))
     return {name: t for name, t in found.items() if not name.startswith("thinrnn:")}
+
+
+def _check_slice(group: Group, s: Slice, tensors: dict[str, Tensor]) -> None:
+    where = f"group '{group.name}' names '{s.parameter}'"
+    if s.parameter not in tensors:
+        raise PlanError(
+            f"{where}, which the model does not have. Was the plan made for another model? Make it "
+            "again with find_groups(model, example)."
+        )
+    if not s.runs or any(min(p, n) < 0 or length < 1 for p, n, length in s.runs):
+        raise PlanError(
+            f"{where}, dim {s.dim}, with runs {s.runs}: each is (first position, first neuron, "
+            "length), counted from 0, and there is one at least."
+        )
+    shape = tuple(tensors[s.parameter].shape)
+    dim_size = shape[s.dim] if -len(shape) <= s.dim < len(shape) else 0
+    last_position = max(p + length for p, _, length in s.runs) - 1
+    last_neuron = max(n + length for _, n, length in s.runs) - 1
+    if last_position >= dim_size or last_neuron >= group.size:
+        raise PlanError(
+            f"{where}, dim {s.dim}, up to position {last_position} and neuron {last_neuron}, but "
+            f"its shape is {shape} and the group has {group.size} neurons. Was the plan made for "
+            "another size?"
+        )
 
 
 def _group_data(group: Group) -> dict[str, Any]:

@@ -9,9 +9,10 @@ from torch import nn
 from thinrnn.attach import Attached, attached
 from thinrnn.cut import Keep, Positions, follow_tensors, kept_positions, restore_rnns, select
 from thinrnn.errors import PlanError
+from thinrnn.keep import neurons_to_keep
 from thinrnn.pick import make_picks, set_picks_
 from thinrnn.plan import named_tensors
-from thinrnn.record import Record, set_record_
+from thinrnn.record import Record, find_record, set_record_
 from thinrnn.scale import scale
 
 
@@ -30,29 +31,11 @@ def compact(
     if inputs not in ("same", "kept"):
         raise PlanError(f"inputs='{inputs}': it is 'same' or 'kept'.")
     gated = attached(model)
-    keep = neurons_to_keep(gated, round_to)
+    is_open = {name: gate.keep for name, gate in gated.gates.items()}
+    keep, remarks = neurons_to_keep(gated, is_open, round_to=round_to)
+    for remark in remarks:
+        warnings.warn(f"{remark}; the best is kept, so that the model still runs.", stacklevel=2)
     return small_copy(gated, keep, inputs=inputs)
-
-
-def neurons_to_keep(gated: Attached, round_to: int = 1) -> Keep:
-    """Return the neurons of each group whose gates are open, rounded up, one at least."""
-    keep = {}
-    with torch.no_grad():
-        for name, gate in gated.gates.items():
-            gate.check()
-            is_open = gate.keep.cpu()
-            wanted = -(-int(is_open.sum()) // round_to) * round_to
-            if wanted == 0:
-                wanted = min(round_to, gate.size)
-                warnings.warn(
-                    f"all {gate.size} neurons of group '{name}' are closed; the best one is kept, "
-                    "so that the model still runs.",
-                    stacklevel=3,
-                )
-            rank = gate.log_alpha.detach().cpu().double() + is_open * 1e12
-            best = torch.topk(rank.nan_to_num(neginf=-1e9), min(wanted, gate.size)).indices
-            keep[name] = best.sort().values
-    return keep
 
 
 def small_copy(gated: Attached, keep: Keep, *, inputs: str = "same") -> nn.Module:
@@ -65,7 +48,7 @@ def small_copy(gated: Attached, keep: Keep, *, inputs: str = "same") -> nn.Modul
     full_inputs = inputs == "same"
     set_picks_(small, make_picks(gated.layers, gated.first_plan, total, full_inputs=full_inputs))
     kept = {name: index.tolist() for name, index in total.items()}
-    set_record_(small, Record(gated.first_plan, kept, inputs))
+    set_record_(small, Record(gated.first_plan, kept, inputs, find_record(gated.model)))
     return small
 
 
@@ -85,7 +68,7 @@ def _small_tensors(gated: Attached, positions: Positions) -> dict[int, Any]:
         if id(tensor) in small or (name not in positions and reader is None):
             continue
         left = positions.get(name, {})
-        new = select(tensor.detach(), left) if left else tensor.detach().clone()
+        new = select(tensor.detach(), left)
         if reader is not None:
             factors = reader.factors(values)
             if reader.dim in left:

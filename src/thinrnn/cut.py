@@ -91,6 +91,8 @@ def plan_after(plan: Plan, positions: Positions, keep: Keep, renamed: dict[str, 
         for s in group.slices:
             at, neurons = s.index()
             staying = number[neurons] >= 0
+            if not staying.any():
+                continue
             at, neurons = at[staying], number[neurons[staying]]
             left = positions.get(s.parameter, {}).get(s.dim)
             if left is not None:
@@ -101,15 +103,17 @@ def plan_after(plan: Plan, positions: Positions, keep: Keep, renamed: dict[str, 
     return Plan(tuple(groups), plan.refused, plan.outside)
 
 
-def _has_one_size(rnn: nn.RNNBase) -> bool:
-    """Whether the class of a cut RNN can still run it; a stack's own cells always can."""
+def _has_one_size(rnn: nn.RNNBase, cuts: Positions | None = None) -> bool:
+    """Whether the class of an RNN can run it after the cuts; a stack's own cells always can."""
     if isinstance(rnn, ProjectedLSTM):
         return True
-    shapes: dict[str, set[torch.Size]] = defaultdict(set)
+    shapes: dict[str, set[tuple[int, ...]]] = defaultdict(set)
     for name in rnn._flat_weights_names:
         parameter = rnn._parameters[name]
         assert parameter is not None
-        shapes[name[:9]].add(parameter.shape)
+        left = (cuts or {}).get(name, {})
+        shape = (len(left[d]) if d in left else n for d, n in enumerate(parameter.shape))
+        shapes[name[:9]].add(tuple(shape))
     wide = any(outputs >= cells for outputs, cells in shapes["weight_hr"])  # torch wants fewer
     return len(shapes["weight_hh"]) == 1 and not wide
 
@@ -124,10 +128,10 @@ def _exchange(model: nn.Module, old: nn.Module, new: nn.Module) -> nn.Module:
     return model
 
 
-def need_root_stays(before: nn.Module, after: nn.Module) -> None:
-    """Raise where an in-place change would have to replace the model object itself."""
-    if before is not after:
+def need_root_stays(model: nn.Module, cuts: Positions) -> None:
+    """Raise where a change in place would have to replace the model object itself."""
+    if isinstance(model, nn.RNNBase) and not _has_one_size(model, cuts):
         raise PlanError(
-            f"the model is itself an {type(before).__name__} whose layers would get unequal sizes, "
+            f"the model is itself an {type(model).__name__} whose layers would get unequal sizes, "
             "so it cannot change in place: put it inside a module of your own."
         )

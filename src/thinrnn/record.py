@@ -10,19 +10,32 @@ from thinrnn.plan import Plan
 
 @dataclass(frozen=True)
 class Record:
-    """The plan of the large model and, per group, the neurons that are still there."""
+    """The plan of the large model and, per group, the neurons that are still there.
+
+    `before` is the record of the large model, where that had itself been made by `compact`.
+    """
 
     plan: Plan
     kept: dict[str, list[int]]
     inputs: str = "same"
+    before: "Record | None" = None
 
 
 def record_of(small: nn.Module) -> Record:
     """Return how a small model was made."""
-    record = small.__dict__.get("_thinrnn_record")
-    if not isinstance(record, Record):
-        raise PlanError("this model was not made by compact or load_, so thinrnn knows no plan of it.")
+    record = find_record(small)
+    if record is None:
+        raise PlanError(
+            f"this {type(small).__name__} was not made by compact or load_, so there is no plan to "
+            "save or read with it. Give the model that compact(model) returned."
+        )
     return record
+
+
+def find_record(model: nn.Module) -> Record | None:
+    """Return how a model was made, or None if thinrnn did not make it."""
+    record = model.__dict__.get("_thinrnn_record")
+    return record if isinstance(record, Record) else None
 
 
 def set_record_(small: nn.Module, record: Record) -> None:
@@ -32,5 +45,15 @@ def set_record_(small: nn.Module, record: Record) -> None:
 
 def kept_inputs(small: nn.Module) -> dict[str, list[int]]:
     """Return, per group of input features, which of the original ones the small model uses."""
-    record = record_of(small)
-    return {g.name: list(record.kept[g.name]) for g in record.plan.groups if g.is_input}
+    return _kept_inputs(record_of(small))
+
+
+def _kept_inputs(record: Record) -> dict[str, list[int]]:
+    earlier = {} if record.before is None else _kept_inputs(record.before)
+    found = dict(earlier)
+    for group in record.plan.groups:
+        if group.is_input:
+            kept = record.kept[group.name]
+            original = earlier.get(group.name)
+            found[group.name] = list(kept) if original is None else [original[i] for i in kept]
+    return found

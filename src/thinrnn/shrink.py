@@ -1,6 +1,7 @@
 """shrink_: removing closed neurons while training goes on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,6 +10,7 @@ from torch.optim import Optimizer
 from thinrnn.attach import Attached, attached
 from thinrnn.cut import Keep, follow_tensors, kept_positions, need_root_stays, plan_after, select
 from thinrnn.errors import PlanError, ThinRNNError
+from thinrnn.keep import neurons_to_keep
 from thinrnn.plan import named_tensors
 
 
@@ -20,14 +22,7 @@ def shrink_(model: nn.Module, optimizer: Optimizer | Sequence[Optimizer] | None 
     layers get unequal sizes becomes an `RNNStack`, so its parameters get other names.
     """
     gated = attached(model)
-    keep = {}
-    with torch.no_grad():
-        for name, gate in gated.gates.items():
-            gate.check()
-            is_open = gate.own_value > 0
-            if not is_open.any():
-                is_open[gate.log_alpha.argmax()] = True
-            keep[name] = is_open.nonzero().flatten().cpu()
+    keep, _ = neurons_to_keep(gated, {n: gate.own_value > 0 for n, gate in gated.gates.items()})
     removed = sum(gate.size - len(keep[name]) for name, gate in gated.gates.items())
     if removed:
         keep_only_(gated, keep, _listed(optimizer))
@@ -72,35 +67,43 @@ def keep_only_(gated: Attached, keep: Keep, optimizers: Sequence[Optimizer]) -> 
     """Cut a gated model down to the given present neurons, in place."""
     model = gated.model
     positions = kept_positions(model, gated.plan, keep)
+    need_root_stays(model, positions)
     tensors = named_tensors(model)
     cuts = {id(tensors[name]): (tensors[name], where) for name, where in positions.items()}
     for name, gate in gated.gates.items():
         if len(keep[name]) < gate.size:
             cuts[id(gate.log_alpha)] = (gate.log_alpha, {0: keep[name]})
             cuts[id(gate.origin)] = (gate.origin, {0: keep[name]})
+    for optimizer in optimizers:
+        _check_states(optimizer, cuts.keys())
     for tensor, where in cuts.values():
-        _cut_states(tensor, where, optimizers)
-    for tensor, where in cuts.values():
+        for optimizer in optimizers:
+            _cut_states(optimizer.state.get(tensor, {}), where)
         _replace_data(tensor, where)
-    after, renamed = follow_tensors(model, set(positions))
-    need_root_stays(model, after)
+    _, renamed = follow_tensors(model, set(positions))
     gated.last.clear()
     gated.follow(plan_after(gated.plan, positions, keep, renamed))
 
 
-def _cut_states(tensor: Tensor, where: dict[int, Tensor], optimizers: Sequence[Optimizer]) -> None:
-    for optimizer in optimizers:
-        state = optimizer.state.get(tensor, {})
-        for key, value in state.items():
-            if not isinstance(value, Tensor) or value.numel() <= 1:
-                continue
-            if value.shape != tensor.shape:
+def _check_states(optimizer: Optimizer, cut: Collection[int]) -> None:
+    """Raise before anything is changed if a state cannot follow its parameter."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    if not any(id(p) in cut for p in parameters):
+        return
+    for parameter in parameters:
+        for key, value in optimizer.state.get(parameter, {}).items():
+            if isinstance(value, Tensor) and value.numel() > 1 and value.shape != parameter.shape:
                 raise ThinRNNError(
                     f"{type(optimizer).__name__} keeps '{key}' of shape {tuple(value.shape)} for a "
-                    f"parameter of shape {tuple(tensor.shape)}, which shrink_ cannot cut. Use an "
-                    "optimizer whose state has the parameter's shape, or shrink_ without it and "
-                    "make a new one."
+                    f"parameter of shape {tuple(parameter.shape)}, which shrink_ cannot cut. Use "
+                    "an optimizer whose state has the parameter's shape, or call shrink_(model) "
+                    "alone and make a new optimizer."
                 )
+
+
+def _cut_states(state: dict[str, Any], where: dict[int, Tensor]) -> None:
+    for key, value in state.items():
+        if isinstance(value, Tensor) and value.numel() > 1:
             state[key] = select(value, where)
 
 

@@ -48,11 +48,14 @@ class Count:
         rows = [(m.name, m.kind, m.params, m.macs, m.bytes) for m in self.modules]
         rows.append(("total", "", self.params, self.macs, self.bytes))
         cells = [head] + [(a, b, *(f"{n:,}" for n in numbers)) for a, b, *numbers in rows]
-        widths = [max(len(row[i]) for row in cells) for i in range(5)]
-        return "\n".join(
-            "  ".join(c.ljust(w) if i < 2 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
-            for row in cells
-        )
+        widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+
+        def line(row: tuple[str, ...]) -> str:
+            texts = [cell.ljust(width) for cell, width in zip(row[:2], widths, strict=False)]
+            numbers = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
+            return "  ".join(texts + numbers)
+
+        return "\n".join(map(line, cells))
 
 
 def count(model: nn.Module, example: Any = None) -> Count:
@@ -121,7 +124,8 @@ def _applications(model: nn.Module, example: Any) -> dict[str, int]:
                 vectors = main.numel() // module.out_channels
             else:
                 rows = values.data if isinstance(values, PackedSequence) else values
-                vectors = rows.numel() // rows.shape[-1] if rows.is_floating_point() else rows.numel()
+                width = rows.shape[-1] if rows.is_floating_point() else 1  # an id is one vector
+                vectors = rows.numel() // width
             counts[name] = counts.get(name, 0) + vectors
 
         return note

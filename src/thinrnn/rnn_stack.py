@@ -75,7 +75,7 @@ class RNNStack(nn.Module):
         return cls(cells, batch_first=rnn.batch_first, dropout=rnn.dropout).train(rnn.training)
 
     def to_rnn(self) -> nn.RNNBase | None:
-        """The nn.LSTM, nn.GRU or nn.RNN with the same Parameters, or None if torch has none such."""
+        """The nn.LSTM, nn.GRU or nn.RNN with the same Parameters; None if torch has none such."""
         hidden, projection = self.hidden_size, self.proj_size
         if isinstance(hidden, tuple) or isinstance(projection, tuple) or 0 < hidden <= projection:
             return None
@@ -87,9 +87,7 @@ class RNNStack(nn.Module):
         }
         rnn: nn.RNNBase
         if self.mode == "LSTM":
-            rnn = nn.LSTM(
-                self.input_size, hidden, self.num_layers, proj_size=projection, **options
-            )
+            rnn = nn.LSTM(self.input_size, hidden, self.num_layers, proj_size=projection, **options)
         elif self.mode == "GRU":
             rnn = nn.GRU(self.input_size, hidden, self.num_layers, **options)
         else:

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,14 +57,18 @@ OPTIMIZERS: dict[str, Callable[[Any], Optimizer]] = {
 }
 
 
+@functools.cache
+def plan_of(make: Callable[[], nn.Module]) -> thinrnn.Plan:
+    return thinrnn.find_groups(make(), torch.randint(9, (5, 3)))
+
+
 class Training:
     """A model in training, of which `close` and `shrink` remove what they are told."""
 
     def __init__(self, make: Callable[[], nn.Module], optimizer: Callable[[Any], Optimizer]):
         torch.manual_seed(0)
         self.model = make().double()
-        x = torch.randint(9, (5, 3))
-        thinrnn.attach_(self.model, thinrnn.find_groups(self.model, x))
+        thinrnn.attach_(self.model, plan_of(make))
         for gate in thinrnn.gates(self.model).values():
             gate.log_alpha = torch.linspace(0.5, 2.5, gate.size)
         groups = thinrnn.param_groups(self.model, lr=0.05, gate_lr=0.02, weight_decay=1e-3)

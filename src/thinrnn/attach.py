@@ -8,6 +8,7 @@ Gated weights are hung over a module by an entry in its `__dict__`, which Python
 parameter of the same name. Parameters, `state_dict` keys and the user's code stay as they were.
 """
 
+import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable
@@ -121,6 +122,7 @@ class Attached:
     """The gates of a model, the parameters they act on, and the hooks that apply them."""
 
     def __init__(self, model: nn.Module, plan: Plan, estimator: Estimator) -> None:
+        _readers(model, plan)  # raises, if it does, before the model is changed
         self.model = model
         self.first_plan = plan  # as attached; `plan` follows the model when it shrinks
         self.plan = plan
@@ -138,6 +140,7 @@ class Attached:
             self.gates[group.name] = gate
         self.depth = 0
         self.last: dict[str, Tensor] = {}  # the last sample, cut off from its graph
+        self.noise: dict[str, Tensor] = {}  # what it was drawn from
         named = model.named_modules()
         self.layers = {n: layer for n, m in named if (layer := layer_of(n, m)) is not None}
         self.picks: dict[str, Pick] = {}
@@ -191,8 +194,6 @@ class Attached:
         """Return the gates for one call: a fresh sample in training, the estimate in eval."""
         if not self.model.training:
             return {name: self.gates[name].value for name in groups}
-        if _is_in_backward() and self.last:
-            return {name: self.last[name] for name in groups}
         drawn = self._drawn(list(groups))
         # a sample with its graph would keep the gates' gradient accumulators alive, on the stream
         # where they were made, and no CUDA graph could be captured on another
@@ -200,20 +201,35 @@ class Attached:
         return drawn
 
     def _drawn(self, groups: list[str]) -> dict[str, Tensor]:
-        """Return one sample per gate, all groups in one go.
-
-        Noise is drawn for the groups as they were at first, so that removing neurons leaves the
-        noise of the others, and all random numbers after it, as they were.
-        """
+        """Return one sample per gate, all groups in one go."""
         gates = [self.gates[name] for name in groups]
         log_alpha = torch.cat([gate.wide_log_alpha for gate in gates])
-        full = sum(gate.full_size for gate in gates)
-        uniform = torch.rand(full, device=log_alpha.device, dtype=log_alpha.dtype)
-        if log_alpha.numel() < full:
+        uniform = self._noise(gates, log_alpha)
+        if log_alpha.numel() < uniform.numel():
             starts = accumulate((gate.full_size for gate in gates), initial=0)
-            uniform = uniform[torch.cat([g.origin + s for g, s in zip(gates, starts, strict=False)])]
+            present = [g.origin + s for g, s in zip(gates, starts, strict=False)]
+            uniform = uniform[torch.cat(present)]
         sample = self.estimator.sample(log_alpha, uniform)
         return dict(zip(groups, sample.split([gate.size for gate in gates]), strict=True))
+
+    def _noise(self, gates: list[Gate], like: Tensor) -> Tensor:
+        """Return noise for the groups as they were at first.
+
+        So removing neurons leaves the noise of the others, and all random numbers after it, as
+        they were. Checkpointing runs layers again inside the backward pass: they get the noise of
+        the first run; if it is the whole model, noise is drawn all the same, as on the first run.
+        """
+        known = [self.noise[gate.name] for gate in gates if gate.name in self.noise]
+        is_again = _is_in_backward() and len(known) == len(gates)
+        if is_again and not self.depth:
+            return torch.cat(known)
+        sizes = [gate.full_size for gate in gates]
+        uniform = torch.rand(sum(sizes), device=like.device, dtype=like.dtype)
+        if is_again:
+            return torch.cat(known)
+        names = (gate.name for gate in gates)
+        self.noise.update(zip(names, uniform.split(sizes), strict=True))
+        return uniform
 
     def rnns(self) -> list[str]:
         """Return the names of the modules that were RNNs of torch when gates were attached."""
@@ -233,12 +249,16 @@ class Attached:
         return found
 
     def _enter_model(self, module: nn.Module, args: Any) -> None:
+        if self.depth and not _is_nested(module):  # Ctrl-C has skipped the hook that leaves
+            self._take_off(self.readers, None)
+            self.depth = 0
         self.depth += 1
         if self.depth == 1:
-            self._hang(self.readers, None, self.values(self.gates))
+            with _unseen_by_checkpointing():
+                self._hang(self.readers, None, self.values(self.gates))
 
     def _leave_model(self, module: nn.Module, args: Any, result: Any) -> None:
-        self.depth -= 1
+        self.depth = max(self.depth - 1, 0)  # 0 already if another's hook raised before ours
         if self.depth == 0:
             self._take_off(self.readers, None)
 
@@ -246,7 +266,8 @@ class Attached:
         if self.depth == 0:  # a layer called on its own, not from the model's forward
             readers = self.of_module[module]
             groups = dict.fromkeys(g for reader in readers for g in reader.groups)
-            self._hang(readers, module, self.values(groups))
+            with _unseen_by_checkpointing():
+                self._hang(readers, module, self.values(groups))
 
     def _leave_layer(self, module: nn.Module, args: Any, result: Any) -> None:
         if self.depth == 0:
@@ -258,29 +279,20 @@ class Attached:
         covered: dict[nn.Module, dict[str, Tensor]] = defaultdict(dict)
         for reader in readers:
             module, name = reader.homes[0]
-            parameter = module._parameters[name]
-            assert parameter is not None
-            gated = self._gated(parameter, reader, values)
+            weight = module._parameters.get(name, module._buffers.get(name))
+            assert weight is not None
+            gated = scale(weight, reader.factors(values), reader.dim)
             for module, name in reader.homes:
                 if only is None or module is only:
                     covered[module][name] = gated
         for module, weights in covered.items():
             if isinstance(module, nn.RNNBase):
-                module.__dict__["_thinrnn_flat"] = module._flat_weights
+                module.__dict__.setdefault("_thinrnn_flat", module._flat_weights)
                 dtype = next(iter(weights.values())).dtype  # cuDNN wants one type for all
-                flat = zip(module._flat_weights_names, module._flat_weights, strict=True)
+                flat: Any = zip(module._flat_weights_names, module._flat_weights, strict=True)
                 module.__dict__["_flat_weights"] = [weights.get(n, w).to(dtype) for n, w in flat]
             else:
                 module.__dict__.update(weights)
-
-    def _gated(self, parameter: Tensor, reader: Reader, values: dict[str, Tensor]) -> Tensor:
-        if not _is_in_backward():
-            return scale(parameter, reader.factors(values), reader.dim)
-        # Checkpointing runs a layer again inside the backward pass. It must see the weights of the
-        # first run as something from outside, or torch finds other tensors than it saved.
-        with torch.no_grad():
-            again = scale(parameter, reader.factors(values), reader.dim)
-        return again.requires_grad_()
 
     def _take_off(self, readers: list[Reader], only: nn.Module | None) -> None:
         for reader in readers:
@@ -300,8 +312,10 @@ class Attached:
         wrong = sorted((own ^ given) if given else ())
         for key in own & given:
             here, there = getattr(module, key), state[prefix + key]
-            is_origin = key.endswith(":origin")
-            if here.shape != there.shape or (is_origin and not torch.equal(here.cpu(), there.cpu())):
+            same = here.shape == there.shape
+            if same and key.endswith(":origin"):
+                same = torch.equal(here.cpu(), there.cpu())
+            if not same:
                 wrong.append(key)
         if wrong:
             names = ", ".join(sorted({k.split(":")[1].replace("/", ".") for k in wrong}))
@@ -313,6 +327,24 @@ class Attached:
 
 def _is_in_backward() -> bool:
     return torch._C._current_graph_task_id() != -1
+
+
+def _unseen_by_checkpointing() -> Any:
+    """Return a context in which what is saved for backward stays out of checkpointing's count.
+
+    A layer that is run again gets its gated weights from another place than on the first run.
+    """
+    return torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+
+
+def _is_nested(module: nn.Module) -> bool:
+    """Return whether the call of a module that has just begun stands inside another one."""
+    calls, frame = 0, sys._getframe()
+    while frame is not None and calls < 2:
+        is_call = frame.f_code is nn.Module._call_impl.__code__
+        calls += is_call and frame.f_locals.get("self") is module
+        frame = frame.f_back  # type: ignore[assignment]
+    return calls == 2
 
 
 def _readers(model: nn.Module, plan: Plan) -> list[Reader]:
@@ -332,12 +364,13 @@ def _readers(model: nn.Module, plan: Plan) -> list[Reader]:
             positions, neurons = s.index()
             before = sum(plan[g].size for g in reader.groups[: reader.groups.index(group.name)])
             reader.index[positions] = neurons + before
-    for (key, _), reader in readers.items():
+    for (place, _), reader in readers.items():
         for module in model.modules():
-            for name, parameter in module._parameters.items():
-                if parameter is not None and id(parameter) == key:
+            for name, held in [*module._parameters.items(), *module._buffers.items()]:
+                if held is not None and id(held) == place:
                     reader.homes.append((module, name))
-    twice = [r.name for r in readers.values() if sum(q.homes == r.homes for q in readers.values()) > 1]
+    places = [place for place, _ in readers]
+    twice = [r.name for (place, _), r in readers.items() if places.count(place) > 1]
     if twice:
         raise PlanError(f"'{twice[0]}' is read along two dimensions; declare one of them only.")
     return list(readers.values())

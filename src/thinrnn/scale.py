@@ -34,7 +34,8 @@ class _Scale(torch.autograd.Function):
         grad_weight = grad_gate = None
         if ctx.needs_input_grad[1]:
             others = [d for d in range(weight.dim()) if d != ctx.dim]
-            grad_gate = (grad * weight).sum(others)
+            product = grad * weight
+            grad_gate = product.sum(others) if others else product  # sum([]) would sum all
         if ctx.needs_input_grad[0]:
             grad_weight = (grad * _along(gate, weight, ctx.dim)).to(weight.dtype)
         return grad_weight, grad_gate, None, None

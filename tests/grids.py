@@ -26,20 +26,20 @@ LAYOUTS = ("padded", "packed", "packed unsorted", "packed by the caller", "unbat
 class Shape:
     """One point of the grid."""
 
-    kind: str
-    layers: int
-    bidirectional: bool
-    bias: bool
-    batch_first: bool
-    inputs: int
-    hidden: int
-    projected: int
-    layout: str
-    lengths: tuple[int, ...]
-    state: str  # "none", "zeros" made by the model's code, "optional" or "given" by the caller
-    read: str  # "outputs", "last states", "last cells", "all states"
-    front: str  # "embedding", "linear", "nothing": raw input
-    reader: str  # "linear", "conv", "tied"
+    kind: str = "LSTM"
+    layers: int = 2
+    bidirectional: bool = False
+    bias: bool = True
+    batch_first: bool = False
+    inputs: int = 5
+    hidden: int = 4
+    projected: int = 3
+    layout: str = "padded"
+    lengths: tuple[int, ...] = (3, 3)
+    state: str = "none"  # or "zeros" made by the model's code, "optional" or "given" by the caller
+    read: str = "outputs"  # or "last states", "last cells", "all states"
+    front: str = "embedding"  # or "linear", "nothing": raw input
+    reader: str = "linear"  # or "conv", "tied"
 
     @property
     def is_lstm(self) -> bool:

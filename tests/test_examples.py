@@ -13,8 +13,6 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 QUICK = {"quickstart": ["--quick"]}
 DIFFERENCE = r"(?:difference of the outputs:|gated model's by at most) (\S+)"
-    r"(?:largest difference of the outputs:|differ from the gated model's by at most) (\S+)"
-)
 SIZES = r"^(?:parameters:|mult-adds per step:|weights) +([\d,]+) (?:->)? *([\d,]+)"
 LEARNED = {
     "bigru_tagger_packed": (r"right tags: ([\d.]+)%", 95),

@@ -159,10 +159,11 @@ class Gate:
 
     @property
     def value(self) -> Tensor:
-        """The gates in eval; under a `Target`, 0 for what does not fit it."""
-        value = self.own_value
+        """The gates in eval; under a `Target`, open for what it chose and for nothing else."""
         allowed = self.restrict(self.name)
-        return value if allowed is None else value * allowed
+        if allowed is None:
+            return self.own_value
+        return self.estimator.value(self.estimator.placed(allowed, self.wide_log_alpha))
 
     @property
     def open_probability(self) -> Tensor:

@@ -30,9 +30,9 @@ class Target:
 
     Call it once per training step and add the result to the loss. Over `steps` calls the limit is
     lowered geometrically from the full size; at each point the neurons stay open that stand
-    highest in their group, by their gates, for what they cost, and the others are closed. In eval, and for `compact`,
-    the model always obeys the final limit: its size ends at most 2 % below it and never above,
-    as far as whole neurons allow. No group loses all its neurons.
+    highest in their group, by their gates, for what they cost, and the others are closed. In eval,
+    and for `compact`, the model always obeys the final limit: its size ends at most 2 % below it
+    and never above, as far as whole neurons allow. No group loses all its neurons.
 
     >>> limit = Target(model, params=0.10, steps=2000)
     >>> loss = criterion(model(x), y) + limit()
@@ -87,20 +87,31 @@ class Target:
         chosen = self.chosen(self.goal if limit is None else limit)
         for name, gate in self.gated.gates.items():
             mask = chosen[name].to(gate.log_alpha.device)[gate.origin]
-            gate.log_alpha.copy_(gate.estimator.placed(mask, gate.log_alpha))
+            worth = self.worth[name].to(gate.log_alpha)[gate.origin]
+            # a gate that opens again stands where it stood, or the next look would close it
+            said = torch.where(mask & (gate.own_value <= 0), worth, gate.log_alpha)
+            gate.log_alpha.copy_(gate.estimator.placed(mask, said))
 
     @torch.no_grad()
-    def chosen(self, limit: float) -> Masks:
-        """Return the original neurons that are worth most within a limit."""
+    def chosen(self, limit: float, *, open_first: bool = False) -> Masks:
+        """Return the original neurons that are worth most within a limit.
+
+        With `open_first`, neurons whose gates are closed come after all others.
+        """
         costs = self.gated.sizes.neuron_costs(self.what, limit)
         usual = torch.cat(list(costs.values())).clamp(min=1).log().mean()
         scores = {}
         for name, worth in self._worth().items():
             standing = (worth - worth.mean()) / worth.std().clamp(min=1e-9)
             handicap = THRIFT * (costs[name].clamp(min=1).log() - usual)
+            gate = self.gated.gates[name]
+            scores[name] = (standing - handicap).nan_to_num(0.0)
+            if open_first:
+                closed = gate.origin[gate.own_value <= 0].cpu()
+                scores[name][closed] -= 1e6
             gone = torch.ones(len(worth), dtype=torch.bool)
-            gone[self.gated.gates[name].origin.cpu()] = False
-            scores[name] = (standing - handicap).nan_to_num(0.0).masked_fill(gone, -1e9)
+            gone[gate.origin.cpu()] = False
+            scores[name].masked_fill_(gone, -1e9)
         return choose(self.gated.sizes, scores, limit, self.what)
 
     def _worth(self) -> dict[str, Tensor]:
@@ -133,7 +144,7 @@ class Target:
         gates = self.gated.gates
         now = tuple(g.log_alpha._version + 1_000_003 * g.size for g in gates.values())
         if self._allowed is None or self._allowed[0] != now:
-            self._allowed = (now, self.chosen(self.goal))
+            self._allowed = (now, self.chosen(self.goal, open_first=True))
         gate = gates[name]
         return self._allowed[1][name].to(gate.log_alpha.device)[gate.origin]
 

@@ -1,0 +1,234 @@
+"""A size instead of a penalty weight: met on every seed, from below, with no group gone."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from paper_model import LanguageModel, paper_plan
+from torch import Tensor, nn
+
+import thinrnn
+from thinrnn.errors import GateError, TargetError
+
+WORDS, SIZES = 30, (20, 24, 16)
+
+
+class Forecaster(nn.Module):
+    """Raw features in front, two directions, a projection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.LSTM(12, 14, num_layers=2, bidirectional=True, proj_size=8)
+        self.head = nn.Linear(16, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.rnn(x)[0])
+
+
+def language_model(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    model = LanguageModel(WORDS, SIZES[0], SIZES[1:])
+    return thinrnn.attach_(model, paper_plan(*SIZES))
+
+
+FORECASTER_PLAN = thinrnn.find_groups(Forecaster(), torch.randn(3, 2, 12))
+
+
+def forecaster(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return thinrnn.attach_(Forecaster(), FORECASTER_PLAN)
+
+
+MODELS = st.sampled_from([language_model, forecaster])
+
+
+def size_of(model: nn.Module, what: str) -> int:
+    counted = thinrnn.count(model)
+    return counted.params if what == "params" else counted.macs
+
+
+def assert_met(model: nn.Module, what: str, goal: float) -> None:
+    """At most the goal, and within 2 % of it unless the cheapest closed neuron is larger."""
+    small = thinrnn.compact(model)
+    size = size_of(small, what)
+    assert size <= goal
+    for gate in thinrnn.gates(model).values():
+        assert gate.keep.any()
+    if size >= 0.98 * goal:
+        return
+    kept = {n: g.origin[g.keep].tolist() for n, g in thinrnn.gates(model).items()}
+    for name, gate in thinrnn.gates(model).items():
+        closed = gate.origin[~gate.keep].tolist()
+        if closed:
+            larger = thinrnn.detach_(
+                thinrnn.cut_(copy.deepcopy(model), {**kept, name: [*kept[name], closed[0]]})
+            )
+            assert size_of(larger, what) > goal, f"a neuron of {name} would still fit"
+
+
+@given(
+    make=MODELS,
+    seed=st.integers(0, 10_000),
+    what=st.sampled_from(["params", "macs"]),
+    part=st.floats(0.12, 1.0),
+    spread=st.sampled_from([0.01, 1.0, 5.0]),
+    steps=st.integers(1, 30),
+    calls=st.integers(0, 40),
+)
+def test_the_size_is_met_after_any_number_of_steps(
+    make: Callable[[int], nn.Module],
+    seed: int,
+    what: str,
+    part: float,
+    spread: float,
+    steps: int,
+    calls: int,
+) -> None:
+    model = make(seed)
+    full = size_of(make(seed), what)
+    limit = thinrnn.Target(model, **{what: part}, steps=steps)
+    gates = thinrnn.gates(model).values()
+    for gate in gates:
+        gate.log_alpha = 1 + spread * torch.randn(gate.size)
+    for _ in range(calls):
+        assert limit() == 0
+        for gate in gates:  # as training would
+            gate.log_alpha = gate.log_alpha + 0.3 * spread * torch.randn(gate.size)
+    assert limit.step == calls
+    assert_met(model, what, part * full)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("what", "part"), [("params", 0.15), ("macs", 0.3)])
+@pytest.mark.parametrize("make", [language_model, forecaster])
+def test_training_ends_at_the_target(
+    make: Callable[[int], nn.Module], what: str, part: float, seed: int
+) -> None:
+    model = make(seed)
+    goal = part * size_of(make(seed), what)
+    limit = thinrnn.Target(model, **{what: part}, steps=40)
+    optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-2, gate_lr=5e-2))
+    for step in range(60):
+        train(model, optimizer, limit)
+        if step % 9 == 0:
+            thinrnn.shrink_(model, optimizer)
+            assert_met(model, what, goal)
+        if step == 40:
+            assert limit.is_settled
+    assert_met(model, what, goal)
+    limit.settle_()
+    own = {n: (g.own_value > 0).tolist() for n, g in thinrnn.gates(model).items()}
+    assert own == {n: g.keep.tolist() for n, g in thinrnn.gates(model).items()}
+
+
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, limit: Any) -> float:
+    model.train()
+    if isinstance(model, LanguageModel):
+        words = torch.randint(WORDS, (6, 3))
+        loss = nn.functional.cross_entropy(model(words[:-1]).flatten(0, 1), words[1:].flatten())
+    else:
+        x = torch.randn(5, 3, 12)
+        loss = nn.functional.mse_loss(model(x), x[..., :2] * 2)
+    loss = loss + limit()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+
+
+@pytest.mark.parametrize("steps", [20, 45])
+def test_shrinking_on_the_way_changes_no_output(steps: int) -> None:
+    model = forecaster()
+    limit = thinrnn.Target(model, params=0.3, steps=40)
+    optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-2, gate_lr=5e-2))
+    for _ in range(steps):
+        train(model, optimizer, limit)
+    x = torch.randn(5, 3, 12)
+    expected = model.eval()(x)
+    kept = {n: g.origin[g.keep].tolist() for n, g in thinrnn.gates(model).items()}
+    assert thinrnn.shrink_(model, optimizer) > 0
+    torch.testing.assert_close(model(x), expected)
+    assert {n: g.origin[g.keep].tolist() for n, g in thinrnn.gates(model).items()} == kept
+
+
+def test_an_absolute_number_and_a_fraction_are_the_same() -> None:
+    model = language_model()
+    full = size_of(language_model(), "params")
+    fraction = thinrnn.Target(model, params=0.25)
+    absolute = thinrnn.Target(model, params=round(0.25 * full))
+    assert fraction.goal == pytest.approx(absolute.goal, abs=1)
+    assert thinrnn.Target(model, params=10 * full).goal == full
+    assert thinrnn.Target(model, macs=1.0).goal == size_of(language_model(), "macs")
+
+
+def test_the_limit_comes_down_from_the_full_size() -> None:
+    model = language_model()
+    limit = thinrnn.Target(model, params=0.2, steps=50)
+    limits = []
+    for _ in range(60):
+        limit()
+        limits.append(limit.limit)
+    assert limits[0] == limit.full
+    assert limits == sorted(limits, reverse=True)
+    assert limits[49:] == [limit.goal] * 11
+
+
+def test_all_gates_that_are_open_now_can_be_looked_at() -> None:
+    model = language_model().eval()
+    for gate in thinrnn.gates(model).values():
+        gate.log_alpha = 2.0
+    words = torch.randint(WORDS, (4, 2))
+    expected = model(words)
+    limit = thinrnn.Target(model, params=0.2)
+    assert not torch.allclose(model(words), expected)
+    with limit.at_present():
+        assert torch.equal(model(words), expected)
+    assert not torch.allclose(model(words), expected)
+
+
+def test_a_checkpoint_goes_on_with_the_same_choice() -> None:
+    def start() -> tuple[nn.Module, torch.optim.Optimizer, thinrnn.Target]:
+        model = language_model()
+        optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-2, gate_lr=5e-2))
+        return model, optimizer, thinrnn.Target(model, params=0.2, steps=30)
+
+    model, optimizer, limit = start()
+    for _ in range(15):
+        train(model, optimizer, limit)
+    saved = copy.deepcopy([part.state_dict() for part in (model, optimizer, limit)])
+    other = start()
+    for part, state in zip(other, saved, strict=True):
+        part.load_state_dict(state)
+    losses = []
+    for run in ((model, optimizer, limit), other):
+        torch.manual_seed(7)
+        losses.append([train(*run) for _ in range(20)])
+    assert losses[0] == losses[1]
+    assert limit.step == other[2].step == 35
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"params": 0.001}, r"params=0.001 cannot be met.*one neuron.*more groups"),
+        ({"macs": 3}, r"macs=3 cannot be met.*still has"),
+        ({"params": 0}, "params=0"),
+        ({"params": -5}, "params=-5"),
+        ({"params": float("nan")}, "params=nan"),
+        ({}, "one of params= and macs="),
+        ({"params": 0.5, "macs": 0.5}, "one of params= and macs="),
+        ({"params": 0.5, "steps": 0}, "steps=0"),
+    ],
+)
+def test_what_cannot_be_met_is_said(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TargetError, match=message):
+        thinrnn.Target(language_model(), **options)
+
+
+def test_a_target_needs_gates() -> None:
+    with pytest.raises(GateError, match="attach_"):
+        thinrnn.Target(Forecaster(), params=0.5)

@@ -4,6 +4,9 @@ Torch's own multiplication with a broadcast gate and two types runs at a fractio
 speed, and the gradient of the gate needs another two passes; here both gradients are one pass.
 """
 
+# mypy: disable-error-code="no-untyped-def"
+# (Triton's kernels are typed by what they are launched with.)
+
 import torch
 import triton
 import triton.language as tl

@@ -71,7 +71,7 @@ class Sizes:
                 # tied parameters list the same positions twice, once under each name
                 counts[first : first + group.size] = torch.bincount(neurons, minlength=group.size)
         nobody = torch.zeros(sum(self.groups.values()), dtype=torch.float64)
-        counts, fixed, pairs, constant = [nobody], [1.0], [], []
+        columns, fixed, pairs, constant = [nobody], [1.0], [], []
         self.axes = torch.zeros(len(self.entries), 2, dtype=torch.long)
         for i, key in enumerate(names):
             shape = tensors[names[key][0]].shape
@@ -80,11 +80,11 @@ class Sizes:
             rest = [size for d, size in enumerate(shape) if d not in dims]
             constant.append(float(torch.tensor(rest).prod()) if rest else 1.0)
             for place, d in enumerate(dims):
-                self.axes[i, place] = len(counts)
-                counts.append(owned[key, d])
+                self.axes[i, place] = len(columns)
+                columns.append(owned[key, d])
                 fixed.append(float(shape[d] - owned[key, d].sum()))
             pairs.append(owned[key, dims[0]] * owned[key, dims[1]] if len(dims) == 2 else nobody)
-        self.counts = torch.stack(counts, 1)  # (N, A)
+        self.counts = torch.stack(columns, 1)  # (N, A)
         self.fixed = torch.tensor(fixed, dtype=torch.float64)  # (A,)
         self.pairs = torch.stack(pairs, 1)  # (N, E)
         self.constant = torch.tensor(constant, dtype=torch.float64)  # (E,)

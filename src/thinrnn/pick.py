@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from thinrnn.layers import ConvLayer, Layer, RNNLayer
+from thinrnn.layer import Layer
 from thinrnn.plan import Plan
 
 
@@ -57,7 +57,7 @@ class Pick:
             return x
         if isinstance(x, PackedSequence):
             return PackedSequence(self.entry.apply(x.data, -1), *x[1:])
-        return self.entry.apply(x, self.axis if self.axis < x.dim() else -1)
+        return self.entry.apply(x, self.axis)
 
     def _hx(self, hx: Any) -> Any:
         if hx is None or not self.states:
@@ -85,22 +85,23 @@ def make_picks(
     """
     picks = {}
     for name, layer in layers.items():
-        space = "input" if "input" in layer.spaces else "output"
-        kept = space_kept(layer, space, plan, keep)
-        arriving = space_kept(layer, space, plan, keep, made_only=full_inputs)
-        at_full_width = _named(name, "input") in plan.outside
+        if not layer.is_plain:
+            continue
+        kept = space_kept(layer, layer.entry, plan, keep)
+        arriving = space_kept(layer, layer.entry, plan, keep, made_only=full_inputs)
+        at_full_width = layer.full_name("input") in plan.outside
         entry = None
         if kept.sum() < arriving.sum() or (at_full_width and not kept.all()):
             entry = Choice(kept, arriving)
         states: list[list[Choice]] = []
-        if _named(name, "state") in plan.outside:
-            for row in _state_spaces(layer):
+        if layer.full_name("state") in plan.outside:
+            for row in layer.state_spaces:
                 masks = [space_kept(layer, s, plan, keep) for s in row]
                 states.append([Choice(mask, mask) for mask in masks])
             if all(choice.size == choice.width for row in states for choice in row):
                 states = []
         if entry is not None or states:
-            picks[name] = Pick(_axis(layer), entry, states)
+            picks[name] = Pick(layer.axis, entry, states)
     return picks
 
 
@@ -122,7 +123,7 @@ def space_kept(
     if not found.slots:
         return mask
     slot = found.slots[0]
-    parameter = _named(layer.name, slot.parameter)
+    parameter = layer.full_name(slot.parameter)
     first = slot.starts[0]
     for group in plan.groups:
         if made_only and group.is_input:
@@ -135,20 +136,3 @@ def space_kept(
                 inside = (positions >= first) & (positions < first + found.size)
                 mask[positions[inside & gone[neurons]] - first] = False
     return mask
-
-
-def _state_spaces(layer: Layer) -> list[list[str]]:
-    if isinstance(layer, RNNLayer):
-        cells = [layer.cell_space(part) for part in layer.parts]
-        return [layer.parts, cells] if layer.module.mode == "LSTM" else [layer.parts]
-    return [["output"]] * (2 if isinstance(layer.module, nn.LSTMCell) else 1)
-
-
-def _axis(layer: Layer) -> int:
-    if isinstance(layer, ConvLayer):
-        return layer.axis
-    return -1 if "input" in layer.spaces else 1
-
-
-def _named(layer: str, what: str) -> str:
-    return f"{layer}.{what}" if layer else what

@@ -1,34 +1,84 @@
-"""Running somebody's model without leaving a trace: copies, fixed randomness, restored state."""
+"""Running somebody's model without leaving a trace: fixed randomness, restored state, float64."""
 
-import copy
 import random
+import sys
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
-from thinrnn.errors import ExampleError
+from thinrnn.copying import copy_module, kept_attributes, to_float64_
+from thinrnn.errors import ExampleError, ThinRNNError
 from thinrnn.tree import Arguments, map_tensors, tensors_in
 
+Result = TypeVar("Result")
+LOW = (torch.float32, torch.float16, torch.bfloat16)
+CASTS = (Tensor.float, Tensor.half, Tensor.bfloat16)
+TYPES = tuple(getattr(torch, name) for name in ("FloatTensor", "HalfTensor", "BFloat16Tensor"))
+DROPOUTS = {
+    getattr(home, name)
+    for home in (F, torch)
+    for name in dir(home)
+    if "dropout" in name and not name.startswith(("_", "native"))
+}
 
-def copy_module(model: nn.Module, memo: dict[int, Any] | None = None) -> nn.Module:
-    """Return a deep copy; tensors with a history (a state kept from the last call) are detached."""
-    memo = {} if memo is None else memo
-    for module in model.modules():
-        for value in module.__dict__.values():
-            for tensor in tensors_in(value):
-                if not tensor.is_leaf:
-                    memo.setdefault(id(tensor), tensor.detach().clone())
-    return copy.deepcopy(model, memo)
+
+def run(model: nn.Module, arguments: Arguments, *, training: bool = False, calls: int = 1) -> Any:
+    """Return the model's last result on the arguments, repeatably and without a trace.
+
+    Dropout is off even where the model asks for it in eval, and in a float64 model casts to less
+    give float64 as well: what is asked here is who reads whom, and whether two models agree.
+    """
+    args, kwargs = arguments
+    double = precision_of(model) == torch.float64
+    dtype = torch.float64 if double else torch.get_default_dtype()
+    with ExitStack() as stack:
+        for context in (torch.no_grad(), fixed_randomness(), kept_attributes(model)):
+            stack.enter_context(context)
+        stack.enter_context(default_dtype(dtype))
+        if "torch._dynamo" in sys.modules:  # compiled parts run as they were written
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(_Plain(double))
+        if training:
+            model.train()
+        for _ in range(calls):
+            result = model(*args, **kwargs)
+        return result
 
 
-def to_float64(tree: Any) -> Any:
-    """Return a structure with its floating-point tensors in float64."""
-    return map_tensors(tree, lambda t: t.detach().double() if t.is_floating_point() else t)
+class _Plain(TorchFunctionMode):
+    """Takes out dropout and, in float64, casts to a lower precision."""
+
+    def __init__(self, double: bool) -> None:
+        self.double = double
+        super().__init__()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in DROPOUTS:
+            return args[0] if args else kwargs["input"]
+        if self.double:
+            if func in CASTS:
+                return args[0].double()
+            if any(isinstance(value, (torch.dtype, type)) for value in args):
+                args = tuple(_in_float64(value) for value in args)
+            if "dtype" in kwargs:
+                kwargs = {**kwargs, "dtype": _in_float64(kwargs["dtype"])}
+        return func(*args, **kwargs)
+
+
+def _in_float64(value: Any) -> Any:
+    if isinstance(value, torch.dtype):
+        return torch.float64 if value in LOW else value
+    return torch.DoubleTensor if isinstance(value, type) and value in TYPES else value
 
 
 @contextmanager
@@ -39,15 +89,19 @@ def fixed_randomness(seed: int = 0) -> Iterator[None]:
     with torch.random.fork_rng(devices=devices):
         random.seed(seed)
         np.random.seed(seed)
-        # not torch.manual_seed, which writes down the whole call stack for a later start of CUDA
-        torch.default_generator.manual_seed(seed)
-        if devices:
-            torch.cuda.manual_seed_all(seed)
+        _seed_torch(seed)
         try:
             yield
         finally:
             random.setstate(python)
             np.random.set_state(legacy)
+
+
+def _seed_torch(seed: int) -> None:
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:  # the same for the CPU alone, without a stack trace for each call
+        torch.default_generator.manual_seed(seed)
 
 
 @contextmanager
@@ -59,31 +113,6 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
-
-
-@contextmanager
-def kept_attributes(model: nn.Module) -> Iterator[None]:
-    """Undo what a call assigns to attributes and writes into buffers of the model."""
-    attributes = [(m, dict(m.__dict__)) for m in model.modules()]
-    buffers = [(b, b.clone()) for b in model.buffers()]
-    try:
-        yield
-    finally:
-        for module, saved in attributes:
-            module.__dict__.clear()
-            module.__dict__.update(saved)
-        with torch.no_grad():
-            for buffer, value in buffers:
-                buffer.copy_(value)
-
-
-def run(model: nn.Module, arguments: Arguments) -> Any:
-    """Return the model's result on the arguments, repeatably and without a trace."""
-    args, kwargs = arguments
-    double = precision_of(model) == torch.float64
-    dtype = torch.float64 if double else torch.get_default_dtype()
-    with torch.no_grad(), fixed_randomness(), kept_attributes(model), default_dtype(dtype):
-        return model(*args, **kwargs)
 
 
 def where_in_user_code(error: BaseException) -> str:
@@ -100,33 +129,42 @@ def where_in_user_code(error: BaseException) -> str:
     return f"{last.filename}:{last.lineno}: {last.line}"
 
 
-def fresh_copy(model: nn.Module, arguments: Arguments) -> tuple[nn.Module, Arguments]:
-    """Return an eval-mode copy and arguments that run, in float64 where the model allows it."""
-    first: Exception | None = None
+def fresh_copy(
+    model: nn.Module, arguments: Arguments, use: Callable[[nn.Module, Arguments], Result]
+) -> tuple[nn.Module, Arguments, Result]:
+    """Return an eval-mode copy, the arguments, and what `use` makes of them.
+
+    Copy and arguments are in float64, or as they are where the model's code does not allow it.
+    """
+    if any(nn.parameter.is_lazy(parameter) for parameter in model.parameters()):
+        raise ExampleError(
+            "the model has lazy layers whose sizes are not known yet: call it once first."
+        )
+    last: Exception | None = None
     for in_float64 in (True, False):
-        clone, given = copy_module(model).eval(), arguments
-        if in_float64:
-            clone, given = clone.double(), to_float64(arguments)
         try:
-            run(clone, given)
-            return clone, given
+            clone, given = copy_module(model).eval(), arguments
+            if in_float64:
+                clone, given = to_float64_(clone), to_float64(arguments)
+            return clone, given, use(clone, given)
+        except ThinRNNError:
+            raise
         except Exception as error:
-            first = error
-    assert first is not None
+            last = error
+    assert last is not None
     shapes = ", ".join(str(tuple(t.shape)) for t in tensors_in(arguments)) or "no tensors"
     raise ExampleError(
-        f"the model does not run on the example ({shapes}): {type(first).__name__}: {first} "
-        f"[{where_in_user_code(first)}]. Give a tensor, or a tuple of positional arguments."
-    ) from first
+        f"the model does not run on the example ({shapes}): {type(last).__name__}: {last} "
+        f"[{where_in_user_code(last)}]. Give a tensor, a tuple of positional arguments or a dict "
+        "of keyword arguments; a model that takes one dict or one tuple is given (that,)."
+    ) from last
+
+
+def to_float64(tree: Any) -> Any:
+    """Return a structure with its floating-point tensors in float64."""
+    return map_tensors(tree, lambda t: t.detach().double() if t.is_floating_point() else t)
 
 
 def precision_of(model: nn.Module) -> torch.dtype:
     """Return the floating-point type that the model's parameters have."""
     return next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)
-
-
-def is_close_to(a: Tensor, b: Tensor) -> Tensor:
-    """Return, element by element, whether two results differ by rounding alone."""
-    tiny = 1e-11 if a.dtype == torch.float64 else 1e-5
-    scale = a.abs() + b.abs() + torch.finfo(a.dtype).tiny
-    return ((a - b).abs() <= tiny * scale) | (a.isnan() & b.isnan()) | (a == b)

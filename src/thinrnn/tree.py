@@ -1,20 +1,25 @@
-"""Tensors inside whatever a model takes and returns: tuples, dicts, dataclasses, packed sequences."""
+"""Tensors inside whatever a model takes and returns: tuples, dicts, packed sequences, objects."""
 
+import copy
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from types import ModuleType
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def call_arguments(example: Any) -> Arguments:
-    """Return positional and keyword arguments of an example: a tensor, a tuple, or a dict."""
-    if isinstance(example, PackedSequence):
-        return (example,), {}
-    if isinstance(example, tuple):
+    """Return positional and keyword arguments of an example.
+
+    A tuple is positional arguments, a mapping keyword arguments; anything else, a tensor, a packed
+    sequence or a named tuple, is the only argument.
+    """
+    if isinstance(example, tuple) and not hasattr(example, "_fields"):
         return example, {}
     if isinstance(example, Mapping):
         return (), dict(example)
@@ -23,35 +28,72 @@ def call_arguments(example: Any) -> Arguments:
 
 def tensors_in(tree: Any) -> Iterator[Tensor]:
     """Yield every tensor in a nested structure, in order."""
-    if isinstance(tree, Tensor):
-        yield tree
-    elif isinstance(tree, PackedSequence):
-        yield tree.data
-    elif isinstance(tree, Mapping):
-        for value in tree.values():
-            yield from tensors_in(value)
-    elif isinstance(tree, (list, tuple)):
-        for value in tree:
-            yield from tensors_in(value)
-    elif dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        for field in dataclasses.fields(tree):
-            yield from tensors_in(getattr(tree, field.name))
+    for leaf in _leaves(tree, ()):
+        if isinstance(leaf, Tensor):
+            yield leaf
+
+
+def numbers_in(tree: Any) -> Iterator[Tensor]:
+    """Yield every tensor in a structure and, as tensors, the floats and arrays of numpy too."""
+    for leaf in _leaves(tree, ()):
+        if isinstance(leaf, Tensor):
+            yield leaf
+        elif isinstance(leaf, float):
+            yield torch.tensor(leaf, dtype=torch.float64)
+        elif type(leaf).__module__ == "numpy" and hasattr(leaf, "dtype"):
+            yield torch.as_tensor(leaf)
 
 
 def map_tensors(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Return the same structure with every tensor changed."""
+    """Return the same structure with every tensor changed, in the order of `tensors_in`."""
+    return _mapped(tree, change, ())
+
+
+def _leaves(tree: Any, above: tuple[int, ...]) -> Iterator[Any]:
+    if isinstance(tree, PackedSequence):
+        yield tree.data
+        return
+    parts = _parts(tree)
+    if parts is None:
+        yield tree
+    elif id(tree) not in above:  # an object may hold itself
+        for _, value in parts:
+            yield from _leaves(value, (*above, id(tree)))
+
+
+def _mapped(tree: Any, change: Callable[[Tensor], Tensor], above: tuple[int, ...]) -> Any:
     if isinstance(tree, Tensor):
         return change(tree)
     if isinstance(tree, PackedSequence):
         return PackedSequence(change(tree.data), *tree[1:])
-    if isinstance(tree, dict):
-        return type(tree)((k, map_tensors(v, change)) for k, v in tree.items())
+    parts = _parts(tree)
+    if parts is None or id(tree) in above:
+        return tree
+    new = [(key, _mapped(value, change, (*above, id(tree)))) for key, value in parts]
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
-        return type(tree)(*(map_tensors(v, change) for v in tree))
+        return type(tree)(*(value for _, value in new))
     if isinstance(tree, (list, tuple)):
-        return type(tree)(map_tensors(v, change) for v in tree)
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        names = [f.name for f in dataclasses.fields(tree) if f.init]
-        changed = {name: map_tensors(getattr(tree, name), change) for name in names}
-        return dataclasses.replace(tree, **changed)
-    return tree
+        return type(tree)(value for _, value in new)
+    changed = copy.copy(tree)
+    for (key, value), (_, old) in zip(new, parts, strict=True):
+        if value is old:
+            continue
+        if isinstance(changed, MutableMapping):
+            changed[key] = value
+        else:
+            object.__setattr__(changed, key, value)  # frozen dataclasses too
+    return changed
+
+
+def _parts(tree: Any) -> list[tuple[Any, Any]] | None:
+    """Return what a structure is made of, by key; None for what is no structure."""
+    if isinstance(tree, Mapping):
+        return list(tree.items())
+    if isinstance(tree, (list, tuple)):
+        return list(enumerate(tree))
+    if isinstance(tree, (Tensor, nn.Module, ModuleType)) or callable(tree):
+        return None
+    if dataclasses.is_dataclass(tree):
+        return [(field.name, getattr(tree, field.name)) for field in dataclasses.fields(tree)]
+    own = getattr(tree, "__dict__", None)
+    return None if own is None else list(own.items())

@@ -1,6 +1,7 @@
 """The last word on a plan: cut random neurons for real and compare."""
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -10,46 +11,105 @@ from thinrnn.attach import attach_, attached, detach_
 from thinrnn.compact import compact
 from thinrnn.errors import HardCodedSizeError, ThinRNNError
 from thinrnn.plan import Group, Plan, Refusal, Role, Slice
-from thinrnn.sandbox import precision_of, where_in_user_code
+from thinrnn.sandbox import precision_of, run, where_in_user_code
 from thinrnn.tree import Arguments
-from thinrnn.verify import TOLERANCE, compare
+from thinrnn.verify import compare, tolerance_for
 
 
-def prove(plan: Plan, model: nn.Module, arguments: Arguments) -> Plan:
+def prove(plan: Plan, model: nn.Module, arguments: Arguments, *, can_train: bool) -> Plan:
     """Return the plan less the groups whose removal changes the outputs or breaks the code.
 
-    Where only unequal sizes of one RNN's layers and directions break the code (it stacks or
-    reshapes their states), they share their gates instead and keep one size.
+    With `can_train` the small model also has to run in training mode.
+
+    Where only unequal sizes break the code (it stacks or reshapes the states of an RNN's layers),
+    the groups share their gates instead and keep one size.
     """
-    if not plan.groups or _failure(plan, model, arguments) is None:
+    trial = _Trial(model, arguments, can_train)
+    if not plan.groups or not trial.failure(plan):
         return plan
-    for name, module in model.named_modules():
-        if isinstance(module, nn.RNNBase):
-            plan = _with_one_size(plan, name, model, arguments)
-    good: list[Group] = []
-    refused = list(plan.refused)
-    for group in plan.groups:
-        failure = _failure(replace(plan, groups=(*good, group)), model, arguments)
-        if failure is None:
-            good.append(group)
-        else:
-            refused.append(Refusal(group, _reason(failure)))
-    return replace(plan, groups=tuple(good), refused=tuple(refused))
+    for own in _of_one_size(plan, model):
+        plan = trial.with_one_size(plan, own)
+    good, bad = trial.parted(plan, [], list(plan.groups))
+    refused = (*plan.refused, *(Refusal(group, reason) for group, reason in bad))
+    return replace(plan, groups=tuple(g for g in plan.groups if g in good), refused=refused)
 
 
-def _with_one_size(plan: Plan, rnn: str, model: nn.Module, arguments: Arguments) -> Plan:
-    """Return the plan with the groups of an RNN joined, if that mends the code and nothing else."""
-    for matrix in ("weight_hh", "weight_hr"):  # outputs and cells of a projected LSTM
-        own = [g for g in plan.groups if _is_made_by(g, f"{rnn}.{matrix}" if rnn else matrix)]
-        if len(own) < 2 or len({g.size for g in own}) > 1:
-            continue
+class _Trial:
+    """Cuts some neurons of a plan, gives the others soft gates, and looks what happens."""
+
+    def __init__(self, model: nn.Module, arguments: Arguments, can_train: bool) -> None:
+        self.model, self.arguments, self.can_train = model, arguments, can_train
+        self.tolerance = tolerance_for(precision_of(model))
+
+    def failure(self, plan: Plan) -> str:
+        """Return what goes wrong with a plan, or an empty text."""
+        attach_(self.model, plan)
+        try:
+            generator = torch.Generator().manual_seed(0)
+            for i, gate in enumerate(attached(self.model).gates.values()):
+                soft = torch.rand(gate.size, generator=generator) * 4 - 2
+                closed = max(gate.size // 2 - i % (gate.size // 3 + 1), min(1, gate.size - 1))
+                first = torch.randperm(gate.size, generator=generator) < closed
+                gate.log_alpha = torch.where(first, -9.0, soft)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                small = compact(self.model)
+            found = compare(self.model, small, self.arguments, self.tolerance)
+        except HardCodedSizeError as error:
+            return _relies_on_size(error.__cause__ or error)
+        except ThinRNNError as error:
+            return str(error)
+        finally:
+            detach_(self.model)
+        if found.problem:
+            where = f", first in '{found.first}'" if found.first else ""
+            return (
+                f"a trial cut changed the outputs{where}: does the code compute with its size, or "
+                "draw random numbers of its size?"
+            )
+        trouble = self._training_error(small) if self.can_train else None
+        return "" if trouble is None else _relies_on_size(trouble)
+
+    def with_one_size(self, plan: Plan, own: list[Group]) -> Plan:
+        """Return the plan with some groups joined, if that mends the code and nothing else does."""
         joined = _joined(own)
-        apart = _failure(replace(plan, groups=tuple(own)), model, arguments)
-        together = _failure(replace(plan, groups=(joined,)), model, arguments)
-        if apart is not None and together is None:
-            groups = [joined if g is own[0] else g for g in plan.groups if g not in own[1:]]
-            plan = replace(plan, groups=tuple(groups))
-    return plan
+        apart = self.failure(replace(plan, groups=tuple(own)))
+        if not apart or self.failure(replace(plan, groups=(joined,))):
+            return plan
+        groups = [joined if g is own[0] else g for g in plan.groups if g not in own[1:]]
+        return replace(plan, groups=tuple(groups))
+
+    def parted(
+        self, plan: Plan, good: list[Group], groups: list[Group]
+    ) -> tuple[list[Group], list[tuple[Group, str]]]:
+        """Return the groups that can be cut along with the good ones, and why the others cannot."""
+        reason = self.failure(replace(plan, groups=(*good, *groups)))
+        if not reason:
+            return [*good, *groups], []
+        if len(groups) == 1:
+            return good, [(groups[0], reason)]
+        half = len(groups) // 2
+        good, first = self.parted(plan, good, groups[:half])
+        good, second = self.parted(plan, good, groups[half:])
+        return good, first + second
+
+    def _training_error(self, model: nn.Module) -> Exception | None:
+        try:
+            run(model, self.arguments, training=True)
+        except Exception as error:
+            return error
+        return None
+
+
+def _of_one_size(plan: Plan, model: nn.Module) -> Iterator[list[Group]]:
+    """Yield groups of equal size that the code may want to stay of equal size."""
+    kinds = ["weight_hh", "weight_hr"]  # outputs, and cells of a projected LSTM
+    for name, module in model.named_modules():
+        for kind in kinds if isinstance(module, nn.RNNBase) else ():
+            prefix = f"{name}.{kind}" if name else kind
+            own = [g for g in plan.groups if _is_made_by(g, prefix)]
+            if len(own) > 1 and len({g.size for g in own}) == 1:
+                yield own
 
 
 def _is_made_by(group: Group, prefix: str) -> bool:
@@ -65,29 +125,5 @@ def _joined(groups: list[Group]) -> Group:
     return Group("+".join(g.name for g in groups), groups[0].size, tuple(slices))
 
 
-def _failure(plan: Plan, model: nn.Module, arguments: Arguments) -> Exception | None:
-    """Return what goes wrong when some neurons are cut and the others have soft gates."""
-    attach_(model, plan)
-    try:
-        generator = torch.Generator().manual_seed(0)
-        for i, gate in enumerate(attached(model).gates.values()):
-            soft = torch.rand(gate.size, generator=generator) * 4 - 2
-            closed = max(gate.size // 2 - i % (gate.size // 3 + 1), min(1, gate.size - 1))
-            first = torch.randperm(gate.size, generator=generator) < closed
-            gate.log_alpha = torch.where(first, -9.0, soft)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tolerance = TOLERANCE.get(precision_of(model), 3e-2)
-            compare(model, compact(model), arguments, tolerance)
-    except ThinRNNError as error:
-        return error
-    finally:
-        detach_(model)
-    return None
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, HardCodedSizeError) and error.__cause__ is not None:
-        cause = error.__cause__
-        return f"the model's code relies on its size: {cause} [{where_in_user_code(cause)}]"
-    return f"a trial cut changed the outputs: {error}"
+def _relies_on_size(error: BaseException) -> str:
+    return f"the model's code relies on its size: {error} [{where_in_user_code(error)}]"

@@ -1,20 +1,29 @@
 """verify: the proof that the small model does what the gated one does."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
-from thinrnn.attach import Attached, attached, is_attached
+from thinrnn.attach import attached, is_attached
+from thinrnn.copying import copy_module, to_float64_
 from thinrnn.errors import HardCodedSizeError, VerifyError
-from thinrnn.layers import CellLayer, Layer, RNNLayer, layer_of
+from thinrnn.inputs import argument_names
+from thinrnn.intercept import intercepted
+from thinrnn.layer import Layer
+from thinrnn.layers import layer_of
 from thinrnn.pick import space_kept
+from thinrnn.plan import Plan
 from thinrnn.record import Record
-from thinrnn.sandbox import copy_module, fresh_copy, precision_of, run, where_in_user_code
-from thinrnn.tree import Arguments, call_arguments, map_tensors, tensors_in
+from thinrnn.rnn_layers import CellLayer, RNNLayer
+from thinrnn.rnn_stack import RNNStack
+from thinrnn.sandbox import fresh_copy, precision_of, run, where_in_user_code
+from thinrnn.tree import Arguments, call_arguments, map_tensors, numbers_in, tensors_in
 
+Source = tuple[str, str]  # (layer, space)
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 
@@ -29,23 +38,41 @@ def verify(
     weight, 1e-5; in 16 bits 3e-2. Returned states are compared on the neurons that were kept.
     """
     if tolerance is None:
-        tolerance = TOLERANCE.get(precision_of(small), 3e-2)
-    large, given = fresh_copy(gated, call_arguments(example))
-    little = copy_module(small).eval()
-    if precision_of(large) == torch.float64:
-        little = little.double()
-    return compare(large, little, given, tolerance)
+        tolerance = tolerance_for(precision_of(small))
+    accepted = tolerance
+
+    def use(large: nn.Module, given: Arguments) -> Compared:
+        little = copy_module(small).eval()
+        if precision_of(large) == torch.float64:
+            little = to_float64_(little)
+        return compare(large, little, given, accepted)
+
+    found = fresh_copy(gated, call_arguments(example), use)[2]
+    if found.problem:
+        raise VerifyError(found.problem)
+    return found.worst
 
 
-def compare(
-    gated: nn.Module, small: nn.Module, arguments: Arguments, tolerance: float
-) -> float:
-    """Return the largest difference of two models in eval that may be run as they are."""
+def tolerance_for(precision: torch.dtype) -> float:
+    """Return the largest difference that rounding explains, relative to the outputs."""
+    return TOLERANCE.get(precision, 3e-2)
+
+
+@dataclass(frozen=True)
+class Compared:
+    """How far two models are apart, and what is wrong, if anything."""
+
+    worst: float
+    problem: str = ""
+    first: str = ""  # the first module whose result differs
+
+
+def compare(gated: nn.Module, small: nn.Module, arguments: Arguments, tolerance: float) -> Compared:
+    """Compare the outputs of two models in eval that may be run as they are."""
     record = small.__dict__.get("_thinrnn_record")
-    keep = _local_keep(gated, record)
-    expected = _Run(gated, arguments, keep)
+    expected = _Run(gated, arguments, _kept_here(gated, record))
     try:
-        found = _Run(small, _small_arguments(gated, arguments, record), None)
+        found = _Run(small, _small_arguments(gated, arguments, record), {})
     except Exception as error:
         raise HardCodedSizeError(
             f"the small model does not run: {type(error).__name__}: {error} "
@@ -53,97 +80,100 @@ def compare(
             "the size from the tensor (x.shape[-1]) or leave the group out: plan.without(...)."
         ) from error
     worst, scale = 0.0, 0.0
-    ours = tensors_in(found.result)
-    for i, leaf in enumerate(tensors_in(expected.result)):
-        wanted = expected.kept_part(leaf)
-        for want, got in zip(wanted, _take(ours, leaf, len(wanted)), strict=True):
-            if want.shape != got.shape:
-                raise VerifyError(
-                    f"output {i} has shape {tuple(got.shape)} in the small model and "
-                    f"{tuple(want.shape)} in the gated one: a neuron of the plan is returned to "
-                    "the caller. Leave its group out: plan.without(...)."
-                )
-            if want.numel():
-                worst = max(worst, _distance(want, got))
-                scale = max(scale, float(want.abs().max()) if want.is_floating_point() else 0.0)
-    if not worst <= tolerance * (1 + scale):
-        raise VerifyError(
-            f"the small model's outputs differ by {worst:.3g} from the gated model's"
-            f"{_first_difference(expected, found, tolerance)}. If a raw parameter reads pruned "
-            "neurons, declare it with plan.using(...)."
-        )
-    return worst
+    wanted, got = list(expected.returned()), list(found.returned())
+    if [t.shape for t in wanted] != [t.shape for t in got]:
+        return Compared(float("inf"), _other_shapes(wanted, got))
+    for a, b in zip(wanted, got, strict=True):
+        if a.numel():
+            worst = max(worst, _distance(a, b))
+            scale = max(scale, float(a.nan_to_num().abs().max()) if a.is_floating_point() else 0.0)
+    if worst <= tolerance * (1 + scale):
+        return Compared(worst)
+    first = _first_difference(expected, found, tolerance)
+    place = f"; the first module that differs is '{first}'" if first else ""
+    problem = (
+        f"the small model's outputs differ by {worst:.3g} from the gated model's{place}. If a raw "
+        "parameter reads pruned neurons, declare it with plan.using(...)."
+    )
+    return Compared(worst, problem, first)
 
 
 class _Run:
-    """A call of a model, with the results of its layers; gated ones reduced to what is kept."""
+    """A call of a model, with the results of its layers; `keep` has the gated neurons that stay."""
 
-    def __init__(self, model: nn.Module, arguments: Arguments, keep: Any) -> None:
-        self.gated: Attached | None = attached(model) if is_attached(model) else None
+    def __init__(self, model: nn.Module, arguments: Arguments, keep: dict[str, Tensor]) -> None:
+        self.plan = attached(model).plan if keep else Plan(())
         self.keep = keep
         self.layers: dict[str, Layer] = {}
         self.results: list[tuple[str, Any]] = []
-        handles = []
+        modules: dict[nn.Module, str] = {}
+        bases: set[type[nn.Module]] = {RNNStack}
         for name, module in model.named_modules():
             layer = layer_of(name, module)
             if layer is not None:
                 self.layers[name] = layer
-            if layer is not None or type(module).__name__ == "RNNStack":
-                handles.append(module.register_forward_hook(self._hook(name)))
-        try:
+                bases.add(layer.base)
+            if layer is not None or isinstance(module, RNNStack):
+                modules[module] = name
+
+        def call(name: str, forward: Any, args: Any, kwargs: Any) -> Any:
+            result = forward(*args, **kwargs)
+            self.results.append((name, result))
+            return result
+
+        with intercepted(modules, bases, call):
             self.result = run(model, arguments)
-        finally:
-            for handle in handles:
-                handle.remove()
 
-    def _hook(self, name: str) -> Any:
-        return lambda module, args, result: self.results.append((name, result))
+    def _kept(self, name: str, space: str, values: Tensor) -> Tensor:
+        mask = space_kept(self.layers[name], space, self.plan, self.keep)
+        return values if mask.all() else values[..., mask.to(values.device)]
 
-    def mask(self, name: str, space: str) -> Tensor:
-        layer = self.layers[name]
-        if self.gated is None or self.keep is None:
-            return torch.ones(layer.spaces[space].size, dtype=torch.bool)
-        return space_kept(layer, space, self.gated.plan, self.keep)
+    def returned(self) -> Iterator[Tensor]:
+        """Yield what the model returned, states as the kept neurons of each layer in turn."""
+        states = [state for call in reversed(self.results) for state in self._states(*call)]
+        for leaf in numbers_in(self.result):
+            for owners, entries in states:
+                each = list(zip(owners, entries, strict=True))
+                if _is_stack(leaf, entries):
+                    yield from (self._kept(*owner, entry) for owner, entry in each)
+                    break
+                same = [owner for owner, entry in each if _equal(leaf, entry)]
+                if same:
+                    yield self._kept(*same[0], leaf)
+                    break
+            else:
+                yield leaf
 
-    def kept_part(self, leaf: Tensor) -> list[Tensor]:
-        """Return a returned tensor as it is, or, if it is a state, its kept neurons by layer."""
-        for name, result in reversed(self.results):
-            layer = self.layers.get(name)
-            if isinstance(layer, RNNLayer):
-                for spaces, state in layer.states(result[1]):
-                    if state.shape == leaf.shape and torch.equal(state, leaf):
-                        masks = [self.mask(name, s).to(leaf.device) for s in spaces]
-                        if len(masks) == 1 or all(m.all() for m in masks):
-                            return [leaf[..., masks[0]]]
-                        return [v[..., m] for v, m in zip(leaf, masks, strict=True)]
-            elif isinstance(layer, CellLayer):
-                for state in tensors_in(result):
-                    if state.shape == leaf.shape and torch.equal(state, leaf):
-                        return [leaf[..., self.mask(name, "output").to(leaf.device)]]
-        return [leaf]
+    def _states(self, name: str, result: Any) -> Iterator[tuple[list[Source], list[Tensor]]]:
+        """Yield hidden (and cell) states of a recurrent layer, with the space of each entry."""
+        layer = self.layers.get(name)
+        if isinstance(layer, CellLayer):
+            for entry in tensors_in(result):
+                yield [(name, "output")], [entry]
+        elif layer is None or isinstance(layer, RNNLayer):  # None: a stack of single layers
+            kinds = result[1] if isinstance(result[1], tuple) else (result[1],)
+            for kind, entries in enumerate(kinds):
+                yield self._owners(name, kind), list(entries)
+
+    def _owners(self, name: str, kind: int) -> list[Source]:
+        if name in self.layers:
+            return [(name, space) for space in self.layers[name].state_spaces[kind]]
+        prefix = f"{name}." if name else ""
+        inner = [layer for n, layer in self.layers.items() if n.startswith(prefix)]
+        return [(layer.name, layer.state_spaces[kind][0]) for layer in inner]
 
     def outputs(self) -> Iterator[tuple[str, Tensor]]:
         """Yield each layer call's main result, reduced to the kept channels."""
         for name, result in self.results:
-            layer = self.layers.get(name)
-            main = result[0] if isinstance(result, tuple) else result
-            values = main.data if isinstance(main, PackedSequence) else main
-            if layer is not None and self.gated is not None:
-                tops = layer.parts[-(1 + layer.module.bidirectional) :] if isinstance(
-                    layer, RNNLayer
-                ) else ["output"]
-                mask = torch.cat([self.mask(name, top) for top in tops]).to(values.device)
-                axis = getattr(layer, "axis", -1 if "input" in layer.spaces else 1)
-                if type(layer).__name__ == "EmbeddingLayer":
-                    axis = -1
-                values = values.movedim(axis, -1)[..., mask].movedim(-1, axis)
-            yield name, values
+            if name in self.layers and self.keep:
+                result = self.layers[name].edit(result, partial(self._kept, name))
+            yield name, next(tensors_in(result))
 
 
-def _local_keep(gated: nn.Module, record: Record | None) -> Any:
+def _kept_here(gated: nn.Module, record: Record | None) -> dict[str, Tensor]:
     """Return which of the gated model's present neurons the small one has."""
     if record is None or not is_attached(gated):
-        return None
+        return {}
     keep = {}
     for name, gate in attached(gated).gates.items():
         kept = torch.tensor(record.kept[name])
@@ -155,34 +185,40 @@ def _small_arguments(gated: nn.Module, arguments: Arguments, record: Record | No
     """Return the arguments for a small model that expects only the kept input features."""
     if record is None or record.inputs != "kept" or not is_attached(gated):
         return arguments
-    import inspect
+    inputs = [group for group in record.plan.groups if group.is_input]
+    names = iter(argument_names(gated, arguments))
 
-    names = list(inspect.signature(gated.forward).parameters)
-    args, kwargs = arguments
+    def pick(tensor: Tensor) -> Tensor:
+        name = next(names)
+        for group in inputs:
+            axes = [d for d in range(tensor.dim()) if tensor.shape[d] == group.size]
+            if axes and name in group.name.split("+"):
+                kept = torch.tensor(record.kept[group.name], device=tensor.device)
+                return tensor.index_select(axes[-1], kept)
+        return tensor
 
-    def picked(name: str, value: Any) -> Any:
-        if name not in record.kept:
-            return value
-        size, kept = record.plan[name].size, torch.tensor(record.kept[name])
-
-        def pick(tensor: Tensor) -> Tensor:
-            axes = [d for d in range(tensor.dim()) if tensor.shape[d] == size]
-            return tensor.index_select(axes[-1], kept.to(tensor.device)) if axes else tensor
-
-        return map_tensors(value, pick)
-
-    new_args = tuple(picked(names[i], a) if i < len(names) else a for i, a in enumerate(args))
-    return new_args, {k: picked(k, v) for k, v in kwargs.items()}
+    return map_tensors(arguments, pick)
 
 
-def _take(leaves: Iterator[Tensor], like: Tensor, parts: int) -> list[Tensor]:
-    """Return the next tensor, or as many as a state has parts: stacked in one, or one by one."""
-    first = next(leaves, torch.empty(0))
-    if parts == 1:
-        return [first]
-    if first.dim() == like.dim():
-        return list(first)
-    return [first, *(next(leaves, torch.empty(0)) for _ in range(parts - 1))]
+def _equal(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and torch.equal(a, b)
+
+
+def _is_stack(leaf: Tensor, entries: list[Tensor]) -> bool:
+    same_shape = leaf.dim() > 0 and leaf.shape[1:] == entries[0].shape
+    same_shape = same_shape and len(leaf) == len(entries)
+    return same_shape and all(_equal(a, b) for a, b in zip(leaf, entries, strict=True))
+
+
+def _other_shapes(wanted: list[Tensor], got: list[Tensor]) -> str:
+    if len(wanted) != len(got):
+        return f"the small model returns {len(got)} tensors, the gated one {len(wanted)}."
+    i = next(i for i, (a, b) in enumerate(zip(wanted, got, strict=True)) if a.shape != b.shape)
+    return (
+        f"output {i} has shape {tuple(got[i].shape)} in the small model and "
+        f"{tuple(wanted[i].shape)} in the gated one: a neuron of the plan is returned to the "
+        "caller. Leave its group out: plan.without(...)."
+    )
 
 
 def _distance(a: Tensor, b: Tensor) -> float:
@@ -193,17 +229,16 @@ def _distance(a: Tensor, b: Tensor) -> float:
 
 
 def _first_difference(expected: _Run, found: _Run, limit: float) -> str:
+    """Return the name of the first layer whose result differs."""
     seen: dict[str, list[Tensor]] = {}
     for name, values in found.outputs():
         seen.setdefault(name, []).append(values)
     for name, values in expected.outputs():
-        if name not in seen or not seen[name]:
+        if not seen.get(name):
             continue
         got = seen[name].pop(0)
         if got.shape != values.shape:
-            return f"; the first that differs is '{name}', by its shape"
+            return name
         if _distance(values, got) > limit * (1 + float(values.abs().max())):
-            return f"; the first module that differs is '{name}'"
+            return name
     return ""
-
-

@@ -1,0 +1,80 @@
+"""The values at which a model is looked at, and how they are changed."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from thinrnn.layer import Layer
+from thinrnn.trace import Recording
+from thinrnn.tree import Arguments, map_tensors
+
+Quiet = frozenset[str]  # raw tensors that are set to zero
+NOBODY: Quiet = frozenset()
+
+
+class Point:
+    """Values for the layers to return, and what the untouched model does with them.
+
+    In turn 0 they are what the layers returned, moved off special points, where a zero hides a
+    factor; then all positive, then all negative, which shows products of rectified factors.
+    """
+
+    def __init__(
+        self, layers: Mapping[str, Layer], recorded: Mapping[str, list[Any]], turn: int
+    ) -> None:
+        self.turn = turn
+        self.bases: dict[Quiet, Recording] = {}
+        generator = torch.Generator().manual_seed(turn)
+
+        def change(_: str, values: Tensor) -> Tensor:
+            if not values.is_floating_point():
+                return values
+            u = torch.rand(values.shape, generator=generator).to(values)
+            if turn == 0:
+                return values + torch.where(values >= 0, 0.05, -0.05).to(values) * (1 + u)
+            return (1 + u) * (1.5 if turn == 1 else -1.5)
+
+        self.results = {
+            name: [layers[name].edit(result, change) for result in calls]
+            for name, calls in recorded.items()
+        }
+
+
+def changed(values: Tensor, mask: Tensor, turn: int) -> Tensor:
+    """Return the values, those in `mask` moved far up or down, the other way in the next turn.
+
+    They go beyond the largest in either direction: no activation, clamp or maximum hides it.
+    """
+    mask = mask.to(values.device)
+    if not values.is_floating_point():
+        return values ^ mask if values.dtype == torch.bool else values
+    generator = torch.Generator().manual_seed(turn // 2)
+    u = torch.rand(values.shape, generator=generator).to(values) * 2 - 1
+    size = values.nan_to_num(0, 0, 0).abs().max().clamp(min=1) if values.numel() else 1.0
+    far = torch.where(u >= 0, 2 + u, u - 2) * (-1) ** turn
+    return torch.where(mask, values + far * size, values)
+
+
+def with_changed(arguments: Arguments, which: tuple[int, Tensor], turn: int) -> Arguments:
+    """Return the arguments with the masked entries of one tensor changed."""
+    index, mask = which
+    count = iter(range(1 << 30))
+    return map_tensors(arguments, lambda t: changed(t, mask, turn) if next(count) == index else t)
+
+
+def turns(layers: Mapping[str, Layer], results: Mapping[str, list[Any]]) -> int:
+    """Return how many sets of values to look at: a tiny example shows each neuron only once."""
+    fewest = 1 << 30
+    for name, calls in results.items():
+        rows: dict[str, int] = {}
+
+        def count(space: str, values: Tensor, rows: dict[str, int] = rows) -> Tensor:
+            rows[space] = rows.get(space, 0) + values.numel() // max(values.shape[-1], 1)
+            return values
+
+        for result in calls:
+            layers[name].edit(result, count)
+        fewest = min(fewest, *rows.values())
+    return 1 if fewest >= 16 else 2 if fewest >= 6 else 3

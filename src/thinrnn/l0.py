@@ -34,8 +34,7 @@ class L0:
                 if not any(fnmatch.fnmatchcase(e.name, pattern) for e in entries):
                     names = ", ".join(e.name for e in entries if e.gates)
                     raise PlanError(f"no parameter matches '{pattern}'; recurrent are: {names}.")
-            fitting = ([w for p, w in weight.items() if fnmatch.fnmatchcase(e.name, p)] for e in entries)
-            weights = [found[0] if found else 0.0 for found in fitting]
+            weights = [_first_fitting(weight, e.name) for e in entries]
         else:
             weights = [float(weight) if e.gates else 0.0 for e in entries]
         # a neuron pair counts once, however many gates of a cell it has weights in
@@ -48,3 +47,7 @@ class L0:
         if self.weights.device != elements.device or self.weights.dtype != elements.dtype:
             self.weights = self.weights.to(elements)
         return elements @ self.weights
+
+
+def _first_fitting(weight: Mapping[str, float], name: str) -> float:
+    return next((w for pattern, w in weight.items() if fnmatch.fnmatchcase(name, pattern)), 0.0)

@@ -1,16 +1,19 @@
 """Watching a run from outside: the report is rewritten and TensorBoard told as it goes on."""
 
+import math
 import time
 from typing import Any
 
 from thinrnn.run.folder import RunFolder
+from thinrnn.run.progress import Progress
 
 
 class Watch:
     """Is called with every event; the report takes at most a small part of the time."""
 
-    def __init__(self, run: RunFolder, *, tensorboard: bool = True) -> None:
+    def __init__(self, run: RunFolder, progress: Progress, *, tensorboard: bool = True) -> None:
         self.run = run
+        self.progress = progress
         self.written = time.monotonic()
         self.pause = 5.0
         self.board = _board(run) if tensorboard else None
@@ -19,7 +22,11 @@ class Watch:
         if self.board is not None:
             self._tell_board(event)
         if event["event"] == "epoch" and time.monotonic() - self.written > self.pause:
-            self.write_report()
+            try:
+                self.write_report()
+            except Exception as error:  # hours of training matter more than a picture of them
+                self.progress.line(f"the report could not be written, training goes on: {error}")
+                self.pause = math.inf
 
     def write_report(self) -> None:
         """Rewrite report.html now."""

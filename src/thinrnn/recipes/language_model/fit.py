@@ -1,5 +1,6 @@
 """Train one phase from wherever it stands to its end: steps, epochs, checkpoints, metrics."""
 
+import contextlib
 import math
 import time
 from collections.abc import Callable
@@ -10,8 +11,8 @@ from thinrnn.recipes.language_model.corpus import Text
 from thinrnn.recipes.language_model.data import EOS
 from thinrnn.recipes.language_model.evaluate import mean_loss, perplexity
 from thinrnn.recipes.language_model.gate_log import gate_state, params_kept, params_wanted
+from thinrnn.recipes.language_model.rules import apply_rules, judge
 from thinrnn.recipes.language_model.training import Training, weights_of
-from thinrnn.recipes.schedule import has_stalled
 from thinrnn.run import DivergedError, InterruptedRunError, RunFolder
 from thinrnn.run.metrics import Metrics
 from thinrnn.run.progress import Progress
@@ -143,9 +144,9 @@ class Fitting:
         shown = {"epoch": f"{t.epochs_done:.1f}", "loss": f"{loss:.3f}"}
         shown["ppl"] = f"{perplexity(loss):.1f}"
         if t.penalty is not None:
-            shown["kept"] = "-".join(
-                str(int(g.keep.sum())) for g in thinrnn.gates(t.model).values()
-            )
+            with self.present():
+                kept = [int(gate.keep.sum()) for gate in thinrnn.gates(t.model).values()]
+            shown["kept"] = "-".join(map(str, kept))
         self.progress.step(t.step, **shown)
 
     def end_epoch(self) -> None:
@@ -154,20 +155,14 @@ class Fitting:
         train_loss, penalty = t.epoch_means()
         if not t.is_finite():
             self.diverged()
-        with t.optimizer.averaged():
+        with t.optimizer.averaged(), self.present():
             valid_loss = self.valid_loss()
-            if self.judge(valid_loss):
-                t.best = {
-                    **weights_of(t.model, t.penalty),
-                    "loss": valid_loss,
-                    "epoch": t.epoch + 1,
-                }
-        if self.size_is_final:
-            self.apply_rules(valid_loss)
-        gates = (
-            {"kept": {}, "sizes": {}, "values": {}} if t.penalty is None else gate_state(t.model)
-        )
-        params = params_kept(t.model)
+            if judge(t, valid_loss):
+                t.best = {**weights_of(t.model, t.penalty), "loss": valid_loss}
+        if apply_rules(t, valid_loss):
+            self.progress.line(f"{t.phase}: averaging begins after epoch {t.epoch + 1}")
+        with self.present():
+            gates, params = gate_state(t.model), params_kept(t.model)
         if t.penalty is not None and s.shrink:
             t.shrink()
         self.tell(
@@ -193,24 +188,12 @@ class Fitting:
         )
         t.begin_epoch()
 
-    @property
-    def size_is_final(self) -> bool:
-        """False while a target is still being approached: losses then say little."""
+    def present(self) -> contextlib.AbstractContextManager[None]:
+        """Return the context in which eval uses the gates that are open now, fit they or not."""
         penalty = self.training.penalty
-        return not isinstance(penalty, thinrnn.Target) or penalty.is_settled
-
-    def apply_rules(self, valid_loss: float) -> None:
-        """Cut the learning rate or begin averaging where the validation losses ask for it."""
-        t, s = self.training, self.training.settings
-        if s.schedule == "plateau" and valid_loss > min(t.history, default=math.inf):
-            t.cuts += 1
-        if self.should_average(valid_loss):
-            t.optimizer.start_averaging()
-            t.changed()
-            self.progress.line(
-                f"{t.phase}: averaging of the weights begins after epoch {t.epoch + 1}"
-            )
-        t.history.append(valid_loss)
+        if isinstance(penalty, thinrnn.Target):
+            return penalty.at_present()
+        return contextlib.nullcontext()
 
     def valid_loss(self) -> float:
         start = self.text.vocabulary.number(EOS)
@@ -220,31 +203,6 @@ class Fitting:
             batch=self.training.settings.eval_batch,
             start=start,
         )
-
-    def judge(self, valid_loss: float) -> bool:
-        """Return whether these weights are the ones to keep so far; stop if nothing gets better.
-
-        With a target only the finished size counts; with a fixed penalty the last weights do.
-        """
-        t, s = self.training, self.training.settings
-        if not self.size_is_final:
-            return False
-        if t.best is None or isinstance(t.penalty, thinrnn.L0):
-            return True
-        if valid_loss < t.best["loss"]:
-            t.bad_epochs = 0
-            return True
-        t.bad_epochs += 1
-        t.stopped = bool(s.patience) and t.bad_epochs >= s.patience
-        return False
-
-    def should_average(self, valid_loss: float) -> bool:
-        t, s = self.training, self.training.settings
-        if s.optimizer != "nt-asgd" or t.optimizer.averaging:
-            return False
-        if s.average_from is not None and t.epoch + 1 >= s.average_from:
-            return True
-        return has_stalled(t.history, valid_loss, s.nonmonotone)
 
     def tell(self, event: dict[str, Any]) -> None:
         self.metrics.write(event)

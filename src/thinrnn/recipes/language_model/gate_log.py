@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 import thinrnn
+from thinrnn.attach import is_attached
 from thinrnn.plan import Plan, named_tensors
 
 BINS = 200
@@ -14,8 +15,11 @@ BINS = 200
 
 def gate_state(model: nn.Module) -> dict[str, dict[str, Any]]:
     """Return per group: neurons kept, neurons at the start, gate values by original neuron."""
-    kept, sizes, values = {}, {}, {}
-    for name, gate in thinrnn.gates(model).items():
+    kept: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    values: dict[str, list[float]] = {}
+    found = thinrnn.gates(model) if is_attached(model) else {}
+    for name, gate in found.items():
         row = torch.zeros(gate.full_size)
         row[gate.origin.cpu()] = gate.value.detach().float().cpu()
         kept[name] = int(gate.keep.sum())

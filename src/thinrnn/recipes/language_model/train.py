@@ -83,7 +83,7 @@ def train(
     """Train every phase that is not over yet, then time the models and write the report."""
     with run.locked(), StopRequest() as stop, contextlib.closing(run.metrics()) as metrics:
         run.clear_leftovers()
-        watch = Watch(run, tensorboard=settings.tensorboard)
+        watch = Watch(run, progress, tensorboard=settings.tensorboard)
         for phase in settings.phases:
             if run.summary(SUMMARY[phase]) is not None:
                 continue

@@ -30,6 +30,8 @@ class Coupling:
 
     # for each port and source, (features, neurons): this feature reads this neuron
     reads: dict[Port, dict[Source, Tensor]] = field(default_factory=dict)
+    # for each source and port: features that depend on it at all
+    moving: dict[tuple[Source, Port], Tensor] = field(default_factory=dict)
     # features that depend on a source in a way that no few neurons explain
     mixed: dict[Port, dict[Source, Tensor]] = field(default_factory=dict)
     # per port and call: features that any layer moves
@@ -65,7 +67,6 @@ class _Search:
     ) -> None:
         self.probe, self.ports, self.is_users, self.shown = probe, ports, is_users, shown
         self.sizes: dict[Source, int] = {}
-        self.moving: dict[tuple[Source, Port], Tensor] = {}
         self.found = found = Coupling()
         found.reads = {port: {} for port in ports}
         found.mixed = {port: {} for port in ports}
@@ -104,22 +105,35 @@ class _Search:
             for port in mixed:
                 self._start(source, port, seen)
             self._narrow_all([source], mixed, quiet)
-        raws = self.found.raws[source] = [n for n in raws if not self._goes_with(n, source)]
         shown = self.shown(source, seen)
-        if shown and self._is_returned_apart(source, shown):
-            self.found.raws[source] = []
-        elif raws and not shown and not any(source in mixed for mixed in self.found.mixed.values()):
-            self.found.explained.add(source)
+        readers = [n for n in raws if n not in quiet and not self._goes_with(n, source)]
+        if not shown and not any(source in self.found.mixed[port] for port in mixed):
+            readers += [name for name in quiet if self._is_needed(name, quiet, source, mixed)]
+            self.found.explained |= {source} if readers else set()
+        elif shown and self._is_returned_apart(source, shown):
+            readers = []
+        self.found.raws[source] = readers
+
+    def _is_needed(self, raw: str, quiet: Quiet, source: Source, ports: list[Port]) -> bool:
+        """Whether a source looks mixed or returned again when a raw tensor is not set to zero."""
+        half = torch.arange(self.sizes[source]) % 2 == 0
+        seen = self.probe.look({source: half}, quiet=quiet - {raw})
+        nothing = torch.zeros(1, self.sizes[source], dtype=torch.bool)
+        others = (
+            seen.features(port) & ~(self.found.reads[port].get(source, nothing) & half).any(1)
+            for port in ports
+        )
+        return bool(self.shown(source, seen)) or any(bool(moved.any()) for moved in others)
 
     def _goes_with(self, raw: str, source: Source) -> bool:
         """Whether positions of a raw tensor go with neurons of a source, one by one."""
-        return any(
-            bool((reads[source].any(1) & own.any(1)).any())
-            for reads in self.found.reads.values()
-            if source in reads
-            for (name, _), own in reads.items()
-            if name == raw
-        )
+        for port, reads in self.found.reads.items():
+            for (name, _), positions in reads.items():
+                if name == raw and source in reads and source not in self.found.mixed[port]:
+                    together = positions.float().T @ reads[source].float()  # (positions, neurons)
+                    if together.any() and bool(((together > 0).sum(0) <= 1).all()):
+                        return True
+        return False
 
     def _is_returned_apart(self, source: Source, leaves: set[int]) -> bool:
         """Whether one neuron alone moves just a part of what is returned."""
@@ -143,7 +157,7 @@ class _Search:
         """Make every neuron a candidate for every feature that moved."""
         self.found.mixed[port].pop(source, None)
         self.found.reads[port].pop(source, None)
-        moved = self.moving[source, port] = seen.features(port)
+        moved = self.found.moving[source, port] = seen.features(port)
         if moved.any():
             everything = torch.ones(self.sizes[source], dtype=torch.bool)
             self.found.reads[port][source] = moved[:, None] & everything
@@ -181,7 +195,7 @@ class _Search:
 
     def _note_mixed(self, source: Source, port: Port, features: Tensor) -> None:
         """Take note of features that move with a source, but with no few neurons of it."""
-        features = features & self.moving[source, port]
+        features = features & self.found.moving[source, port]
         if features.any():
             self.found.reads[port][source][features] = False
             before = self.found.mixed[port].get(source, torch.zeros_like(features))
@@ -205,11 +219,12 @@ class _Search:
 
     def _meets_others(self, source: Source) -> bool:
         """Whether a feature that moves with a source moves with another one too."""
+        moving = self.found.moving
         for port in self.scope:
-            moved = self.moving.get((source, port), torch.zeros(()).bool())
-            others = (self.moving.get((s, port)) for s in self.found.reads[port] if s != source)
-            if moved.any() and any(bool((moved & m).any()) for m in others if m is not None):
-                return True
+            if source in self.found.reads[port]:
+                others = [moving[s, port] for s in self.found.reads[port] if s != source]
+                if any(bool((moving[source, port] & moved).any()) for moved in others):
+                    return True
         return False
 
     def _give_up_hopeless(self, source: Source) -> None:

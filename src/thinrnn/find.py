@@ -17,13 +17,14 @@ from thinrnn.coupling import Coupling, find_coupling
 from thinrnn.errors import NoRecurrentLayerError, PlanError
 from thinrnn.groups import ARGUMENT, collect
 from thinrnn.inputs import find_inputs, moved_by_arguments
-from thinrnn.layers import RECURRENT, refusal_of
+from thinrnn.layer import Layer
+from thinrnn.layers import RECURRENT, layer_of, refusal_of
 from thinrnn.leaks import Leaks
 from thinrnn.neurons import Element, Neurons
 from thinrnn.plan import Group, Plan, Refusal, named_tensors
 from thinrnn.probe import Probe, Source
 from thinrnn.raw import RawTensor
-from thinrnn.sandbox import fixed_randomness, fresh_copy
+from thinrnn.sandbox import fixed_randomness, fresh_copy, ours_on_cpu
 from thinrnn.trace import Port, Seen
 from thinrnn.tree import Arguments, call_arguments
 from thinrnn.trial import prove
@@ -42,11 +43,16 @@ def find_groups(model: nn.Module, example: Any) -> Plan:
     """
     if any("_thinrnn" in module.__dict__ for module in model.modules()):
         raise PlanError("the model has gates already; find_groups wants it before attach_.")
+    if "_orig_mod" in model._modules:
+        raise PlanError(
+            "the model is compiled: give the model itself, and compile it after attach_."
+        )
     arguments = call_arguments(example)
-    with fixed_randomness(), torch.no_grad():
-        clone, given, probe = fresh_copy(model, arguments, _probe)
-        plan = _Finder(probe).plan()
-        return prove(plan, clone, given, can_train=probe.can_train)
+    with fixed_randomness(), torch.no_grad(), ours_on_cpu():
+        clone, _, probe = fresh_copy(model, arguments, _probe)
+        finder = _Finder(probe)
+        plan = finder.plan()
+        return prove(plan, clone, probe.examples, can_train=probe.can_train, met=finder.met)
 
 
 def _probe(model: nn.Module, arguments: Arguments) -> Probe:
@@ -109,7 +115,15 @@ class _Finder:
                     undeclared[source] += coupling.raws.get(source, [])
         self._join_inputs()
         groups, refused = collect(self.neurons, self.layers, undeclared)
+        self.met = {group.name: self._met(group) for group in groups}
         return Plan(tuple(groups), (*refused, *self._unreached()), tuple(self.outside))
+
+    def _met(self, group: Group) -> list[str]:
+        """Return the raw tensors that the neurons of a group meet."""
+        makers = group.owners("produce")
+        whole = (item for coupling in self.couplings for item in coupling.whole.items())
+        touched = (n for source, seen in whole if source[0] in makers for n in seen.touched)
+        return [name for name in dict.fromkeys(touched) if self.leaks.is_users(name)]
 
     def _label(self, source: Source) -> str:
         return self.layers[source[0]].label(source[1])
@@ -151,8 +165,9 @@ class _Finder:
     def _join_readers(self, port: Port, coupling: Coupling) -> None:
         """Join each feature with the neurons that it reads."""
         name, _, space = port
-        reads = coupling.reads[port]
-        lists = {s: [row.nonzero().flatten().tolist() for row in c] for s, c in reads.items()}
+        mixed = coupling.mixed[port]
+        clear = {s: rows for s, rows in coupling.reads[port].items() if s not in mixed}
+        lists = {s: [row.nonzero().flatten().tolist() for row in c] for s, c in clear.items()}
         wide = _spread(lists)
         for (source, channel), other in wide.items():
             label, at_once = self._label(source), f"many neurons of '{self._label(other)}' at once"
@@ -166,7 +181,7 @@ class _Finder:
                     self.neurons.join(feature, (*source, channel))
             elif any(not self._is_raw(source) for source, _ in read):
                 self.neurons.keep([feature], f"'{name}' reads it together with others")
-            elif any(bool(mixed[f]) for mixed in coupling.mixed[port].values()):
+            elif any(bool(coupling.moving[source, port][f]) for source in mixed):
                 self.neurons.keep([feature], f"mixed with others before '{name}' reads it")
 
     def _is_raw(self, source: Source) -> bool:
@@ -193,11 +208,17 @@ class _Finder:
             self.outside[self.layers[name].full_name("state")] = None
 
     def _unreached(self) -> Iterator[Refusal]:
-        """Yield recurrent layers that the example does not reach or that cannot be cut."""
+        """Yield layers that the example does not reach, and RNNs that cannot be cut."""
         for name, module in self.probe.model.named_modules():
-            if isinstance(module, (nn.RNNBase, nn.RNNCellBase)) and name not in self.layers:
-                reason = refusal_of(module) or "the example never calls it"
-                yield Refusal(Group(name, 0, ()), reason)
+            layer = layer_of(name, module)
+            if isinstance(module, (nn.RNNBase, nn.RNNCellBase)) and refusal_of(module):
+                yield Refusal(Group(name, 0, ()), refusal_of(module))
+            elif layer is not None and name not in self.layers and not self._is_used(layer):
+                yield Refusal(Group(name, 0, ()), "the example never calls it")
+
+    def _is_used(self, layer: Layer) -> bool:
+        own = (layer.full_name(parameter) for parameter in layer.module._parameters)
+        return any(parameter in self.probe.used for parameter in own)
 
 
 def _spread(lists: dict[Source, list[list[int]]]) -> dict[tuple[Source, int], Source]:

@@ -32,7 +32,7 @@ def collect(
     groups, refused = [], []
     for (name, reason, makers), sets in buckets.items():
         group = _group(layers, name, sets)
-        if not reason and all(s.role == "produce" for s in group.slices):
+        if not reason and makers and not _is_read_by_others(group):
             reason = "no layer reads it"
         if reason and makers:
             raw = tuple(dict.fromkeys(p for s in makers for p in undeclared.get(s, ())))
@@ -90,6 +90,16 @@ def _group(layers: Mapping[str, Layer], name: str, sets: list[list[Element]]) ->
         for (parameter, dim, role), (p, o) in places.items()
     )
     return Group(name, len(sets), tuple(slices))
+
+
+def _is_read_by_others(group: Group) -> bool:
+    """Whether anything but the recurrence of the neurons themselves reads them."""
+    made = {(s.parameter, s.dim) for s in group.slices if s.role == "produce"}
+    own = {parameter for parameter, dim in made}
+    return any(
+        s.role == "read" and (s.parameter not in own or (s.parameter, s.dim) in made)
+        for s in group.slices
+    )
 
 
 def _uniquely_named(groups: list[Group]) -> list[Group]:

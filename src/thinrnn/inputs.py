@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from thinrnn.probe import Probe
 from thinrnn.subsets import halves
 from thinrnn.trace import Port
-from thinrnn.tree import Arguments, tensors_in
+from thinrnn.tree import Arguments, paths_in, tensors_in
 
 
 @dataclass(frozen=True)
@@ -21,16 +21,22 @@ class InputFeatures:
     readers: dict[Port, Tensor]  # (features of the port, entries): this feature reads this entry
 
 
+def parameters_of(model: nn.Module) -> list[inspect.Parameter]:
+    """Return the parameters of a model's `forward`, of the model inside where it is a wrapper."""
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    found = list(inspect.signature(model.forward).parameters.values())
+    children = list(model.children())
+    if len(children) == 1 and all(p.kind in variable for p in found):
+        return parameters_of(children[0])
+    return found
+
+
 def argument_names(model: nn.Module, arguments: Arguments) -> list[str]:
-    """Return a name for each tensor among the arguments: "x", or "state.0" inside a structure."""
+    """Return a name for each tensor among the arguments: "x", or "batch.x" inside a structure."""
     args, kwargs = arguments
-    places = [p.name for p in inspect.signature(model.forward).parameters.values()] or ["input"]
+    places = [parameter.name for parameter in parameters_of(model)] or ["input"]
     given = [(places[min(i, len(places) - 1)], value) for i, value in enumerate(args)]
-    names = []
-    for name, value in [*given, *kwargs.items()]:
-        count = len(list(tensors_in(value)))
-        names += [name] if count == 1 else [f"{name}.{i}" for i in range(count)]
-    return names
+    return [path for name, value in [*given, *kwargs.items()] for path in paths_in(value, name)]
 
 
 def moved_by_arguments(probe: Probe) -> dict[int, dict[Port, Tensor]]:
@@ -75,4 +81,5 @@ def _readers(
         for port, candidates in left.items():
             candidates &= seen.features(port)[:, None] | ~half
     is_one = all(bool((c.sum(1) == wanted[port]).all()) for port, c in left.items())
-    return left if is_one else None
+    is_broadcast = size == 1 and any(int(c.sum()) > 1 for c in left.values())
+    return left if is_one and not is_broadcast else None

@@ -1,12 +1,12 @@
 """Why a neuron has to stay: what else, besides the layers that read it, depends on it."""
 
-import inspect
 from collections import defaultdict
 
 import torch
 from torch import nn
 
 from thinrnn.coupling import Coupling
+from thinrnn.inputs import parameters_of
 from thinrnn.layers import RECURRENT, layer_of
 from thinrnn.probe import Probe, Source
 from thinrnn.raw import RawTensor
@@ -73,7 +73,7 @@ class Leaks:
 
     def _returned_states(self) -> dict[int, set[str]]:
         """Return, per returned tensor, the layers whose state it is and which take it back."""
-        parameters = inspect.signature(self.probe.model.forward).parameters.values()
+        parameters = parameters_of(self.probe.model)
         places = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
         args, kwargs = self.probe.arguments
         has_room = len(places) > sum(a is not None for a in [*args, *kwargs.values()])

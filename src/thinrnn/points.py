@@ -8,23 +8,27 @@ from torch import Tensor
 
 from thinrnn.layer import Layer
 from thinrnn.trace import Recording
-from thinrnn.tree import Arguments, map_tensors
+from thinrnn.tree import Arguments, map_tensors, tensors_in
 
 Quiet = frozenset[str]  # raw tensors that are set to zero
 NOBODY: Quiet = frozenset()
 
 
 class Point:
-    """Values for the layers to return, and what the untouched model does with them.
+    """Arguments, values for the layers to return, and what the untouched model does with them.
 
     In turn 0 they are what the layers returned, moved off special points, where a zero hides a
     factor; then all positive, then all negative, which shows products of rectified factors.
     """
 
     def __init__(
-        self, layers: Mapping[str, Layer], recorded: Mapping[str, list[Any]], turn: int
+        self,
+        arguments: Arguments,
+        layers: Mapping[str, Layer],
+        recorded: Mapping[str, list[Any]],
+        turn: int,
     ) -> None:
-        self.turn = turn
+        self.arguments, self.turn = arguments, turn
         self.bases: dict[Quiet, Recording] = {}
         generator = torch.Generator().manual_seed(turn)
 
@@ -55,6 +59,25 @@ def changed(values: Tensor, mask: Tensor, turn: int) -> Tensor:
     size = values.nan_to_num(0, 0, 0).abs().max().clamp(min=1) if values.numel() else 1.0
     far = torch.where(u >= 0, 2 + u, u - 2) * (-1) ** turn
     return torch.where(mask, values + far * size, values)
+
+
+def without_zeros(arguments: Arguments) -> Arguments:
+    """Return the arguments with noise in place of zeros: a mask or switch of zeros hides a lot."""
+    if not any(_has_zeros(leaf) for leaf in tensors_in(arguments)):
+        return arguments
+    generator = torch.Generator().manual_seed(0)
+
+    def change(leaf: Tensor) -> Tensor:
+        if not _has_zeros(leaf):
+            return leaf
+        noise = torch.rand(leaf.shape, generator=generator).to(leaf) + 0.5
+        return torch.where(leaf == 0, noise, leaf)
+
+    return map_tensors(arguments, change)
+
+
+def _has_zeros(leaf: Tensor) -> bool:
+    return leaf.is_floating_point() and bool((leaf == 0).any())
 
 
 def with_changed(arguments: Arguments, which: tuple[int, Tensor], turn: int) -> Arguments:

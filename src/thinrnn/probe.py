@@ -21,7 +21,7 @@ from thinrnn.intercept import intercepted
 from thinrnn.layer import Layer
 from thinrnn.layers import layer_of
 from thinrnn.plan import named_tensors
-from thinrnn.points import NOBODY, Point, Quiet, changed, turns, with_changed
+from thinrnn.points import NOBODY, Point, Quiet, changed, turns, with_changed, without_zeros
 from thinrnn.raw import FunctionalLinear, RawTensor, Watch
 from thinrnn.sandbox import run, where_in_user_code
 from thinrnn.trace import Astray, Comparison, Recording, Seen, Witness
@@ -44,12 +44,19 @@ class Probe:
         self.layers: dict[str, Layer] = {}
         recorded = self._recorded()
         self.points: list[Point] = []
-        for turn in range(turns(self.layers, recorded)):
-            self._add_point(Point(self.layers, recorded, turn))
+        others = without_zeros(arguments)
+        for turn in range(max(turns(self.layers, recorded), 1 if others is arguments else 2)):
+            choice = [others] * (turn > 0) + [arguments]
+            any(self._add_point(Point(given, self.layers, recorded, turn)) for given in choice)
         self.ports = list(self.base.intakes)
         self._need_repeatable()
         if not training:
             self._look_around()
+
+    @property
+    def examples(self) -> list[Arguments]:
+        """The arguments that were looked at."""
+        return list({id(point.arguments): point.arguments for point in self.points}.values())
 
     @property
     def base(self) -> Recording:
@@ -137,20 +144,23 @@ class Probe:
 
         watch = Watch(self.held, linear, lambda names, others: None)
         self._call(watch, call, self.arguments)
+        self.used = watch.used  # raw tensors in use
         order = {layer.name: i for i, layer in enumerate(self.modules.values())}
         self.layers = dict(sorted(self.layers.items(), key=lambda item: order.get(item[0], 1e9)))
         return results
 
-    def _add_point(self, point: Point) -> None:
+    def _add_point(self, point: Point) -> bool:
         """Add values to look at, if the model's code takes the same path with them."""
         try:
             path = self._base(point, NOBODY).path()
         except Exception:
             if not self.points:
                 raise
-        else:
-            if not self.points or path == self.base.path():
-                self.points.append(point)
+            return False
+        same = not self.points or path == self.base.path()
+        if same:
+            self.points.append(point)
+        return same
 
     def _base(self, point: Point, quiet: Quiet) -> Recording:
         if quiet not in point.bases:
@@ -193,7 +203,7 @@ class Probe:
             with torch._C.DisableTorchFunction():  # what is ours needs no watching
                 return replay(layer, args, kwargs)
 
-        given = self.arguments
+        given = point.arguments
         if argument is not None:
             given = with_changed(given, argument, point.turn)
         with self._raws(edits, quiet, point.turn):

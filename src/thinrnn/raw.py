@@ -74,6 +74,7 @@ class Watch(TorchFunctionMode):
     ) -> None:
         self.held, self.linear, self.touch = held, linear, touch
         self.inside = 0  # a layer's own forward is running
+        self.used: set[str] = set()
         self.derived: dict[int, tuple[Tensor, frozenset[str]]] = {}
         super().__init__()
 
@@ -89,6 +90,7 @@ class Watch(TorchFunctionMode):
         named = [self._names(t) for t in given]
         result = func(*args, **kwargs)
         names = frozenset().union(*named)
+        self.used |= names
         if names:
             others = [t for t, own in zip(given, named, strict=True) if not own]
             if any(t.is_floating_point() for t in others):
@@ -109,6 +111,7 @@ class Watch(TorchFunctionMode):
         if id(weight) not in self.held or (bias is not None and id(bias) not in self.held):
             return None
         bias_name = None if bias is None else self.held[id(bias)]
+        self.used |= {self.held[id(weight)]}
         return FunctionalLinear(weight, self.held[id(weight)], bias_name)
 
 

@@ -5,6 +5,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,6 +30,24 @@ DROPOUTS = {
 }
 
 
+_users_device: ContextVar[torch.device | None] = ContextVar("users_device", default=None)
+
+
+@contextmanager
+def ours_on_cpu() -> Iterator[None]:
+    """Make tensors of our own on the CPU, whatever `torch.set_default_device` says."""
+    device = torch.get_default_device()
+    if device.type == "cpu":
+        yield
+        return
+    token = _users_device.set(device)
+    try:
+        with torch.device("cpu"):
+            yield
+    finally:
+        _users_device.reset(token)
+
+
 def run(model: nn.Module, arguments: Arguments, *, training: bool = False, calls: int = 1) -> Any:
     """Return the model's last result on the arguments, repeatably and without a trace.
 
@@ -42,6 +61,8 @@ def run(model: nn.Module, arguments: Arguments, *, training: bool = False, calls
         for context in (torch.no_grad(), fixed_randomness(), kept_attributes(model)):
             stack.enter_context(context)
         stack.enter_context(default_dtype(dtype))
+        if (device := _users_device.get()) is not None:
+            stack.enter_context(device)
         if "torch._dynamo" in sys.modules:  # compiled parts run as they were written
             stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(_Plain(double))

@@ -33,6 +33,24 @@ def tensors_in(tree: Any) -> Iterator[Tensor]:
             yield leaf
 
 
+def paths_in(tree: Any, name: str) -> Iterator[str]:
+    """Yield a name for each tensor of `tensors_in`: "batch.x" for `batch["x"]` or `batch.x`.
+
+    The tensors of a list that are alike, sequences of a batch say, all have the list's name.
+    """
+    if isinstance(tree, (Tensor, PackedSequence)):
+        yield name
+        return
+    parts = _parts(tree) or []
+    alike = isinstance(tree, list) and len({_kind(value) for _, value in parts}) == 1
+    for key, value in parts:
+        yield from paths_in(value, name if alike else f"{name}.{key}")
+
+
+def _kind(value: Any) -> Any:
+    return value.shape[-1:] if isinstance(value, Tensor) else id(value)
+
+
 def numbers_in(tree: Any) -> Iterator[Tensor]:
     """Yield every tensor in a structure and, as tensors, the floats and arrays of numpy too."""
     for leaf in _leaves(tree, ()):

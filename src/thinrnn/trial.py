@@ -1,7 +1,8 @@
 """The last word on a plan: cut random neurons for real and compare."""
 
 import warnings
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import torch
@@ -10,79 +11,98 @@ from torch import nn
 from thinrnn.attach import attach_, attached, detach_
 from thinrnn.compact import compact
 from thinrnn.errors import HardCodedSizeError, ThinRNNError
-from thinrnn.plan import Group, Plan, Refusal, Role, Slice
+from thinrnn.plan import Group, Plan, Refusal, Role, Slice, named_tensors
 from thinrnn.sandbox import precision_of, run, where_in_user_code
 from thinrnn.tree import Arguments
 from thinrnn.verify import compare, tolerance_for
 
+PARTS = (2, 3, 4)  # equal parts of a group that the code may want to stay equal
 
-def prove(plan: Plan, model: nn.Module, arguments: Arguments, *, can_train: bool) -> Plan:
+
+def prove(
+    plan: Plan,
+    model: nn.Module,
+    examples: list[Arguments],
+    *,
+    can_train: bool,
+    met: Mapping[str, list[str]],
+) -> Plan:
     """Return the plan less the groups whose removal changes the outputs or breaks the code.
 
-    With `can_train` the small model also has to run in training mode.
-
-    Where only unequal sizes break the code (it stacks or reshapes the states of an RNN's layers),
-    the groups share their gates instead and keep one size.
+    Where only unequal sizes break the code (it stacks the states of an RNN's layers, or halves a
+    row), the neurons in question share their gates instead, and the parts keep one size. With
+    `can_train` the small model also has to run in training mode; `met` are the raw tensors that
+    each group meets.
     """
-    trial = _Trial(model, arguments, can_train)
-    if not plan.groups or not trial.failure(plan):
+    if not plan.groups:
         return plan
-    for own in _of_one_size(plan, model):
-        plan = trial.with_one_size(plan, own)
+    trial = _Trial(model, examples, can_train)
+    place = {group.name: i for i, group in enumerate(plan.groups)}
     good, bad = trial.parted(plan, [], list(plan.groups))
-    refused = (*plan.refused, *(Refusal(group, reason) for group, reason in bad))
-    return replace(plan, groups=tuple(g for g in plan.groups if g in good), refused=refused)
+    for group, members in _with_equal_parts([group for group, _ in bad]):
+        left = {group.name for group, _ in bad}
+        if members <= left and not trial.failure(replace(plan, groups=(*good, group))):
+            good.append(group)
+            place.setdefault(group.name, min(place[name] for name in members))
+            bad = [(group, reason) for group, reason in bad if group.name not in members]
+    groups = sorted(good, key=lambda group: place[group.name])
+    tensors = named_tensors(model)
+    refused = list(plan.refused)
+    for group, reason in bad:
+        own = {s.parameter for s in group.slices}
+        free = [name for name in met.get(group.name, ()) if name not in own]
+        raws = [name for name in free if group.size in tensors[name].shape]
+        more = f"; or does {raws[0]} read it? Then plan.using('{group.name}', ...)" if raws else ""
+        refused.append(Refusal(group, reason + more, tuple(raws)))
+    return replace(plan, groups=tuple(groups), refused=tuple(refused))
 
 
 class _Trial:
     """Cuts some neurons of a plan, gives the others soft gates, and looks what happens."""
 
-    def __init__(self, model: nn.Module, arguments: Arguments, can_train: bool) -> None:
-        self.model, self.arguments, self.can_train = model, arguments, can_train
+    def __init__(self, model: nn.Module, examples: list[Arguments], can_train: bool) -> None:
+        self.model, self.examples, self.can_train = model, examples, can_train
         self.tolerance = tolerance_for(precision_of(model))
 
     def failure(self, plan: Plan) -> str:
         """Return what goes wrong with a plan, or an empty text."""
+        smallest = min(group.size for group in plan.groups)
+        cuts = 3 if smallest < 64 else 2  # few neurons may fit together by chance
         attach_(self.model, plan)
         try:
-            generator = torch.Generator().manual_seed(0)
-            for i, gate in enumerate(attached(self.model).gates.values()):
-                soft = torch.rand(gate.size, generator=generator) * 4 - 2
-                closed = max(gate.size // 2 - i % (gate.size // 3 + 1), min(1, gate.size - 1))
-                first = torch.randperm(gate.size, generator=generator) < closed
-                gate.log_alpha = torch.where(first, -9.0, soft)
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                small = compact(self.model)
-            found = compare(self.model, small, self.arguments, self.tolerance)
+            found = (self._failure_of_cut(torch.Generator().manual_seed(i)) for i in range(cuts))
+            return next((reason for reason in found if reason), "")
         except HardCodedSizeError as error:
             return _relies_on_size(error.__cause__ or error)
         except ThinRNNError as error:
             return str(error)
         finally:
             detach_(self.model)
-        if found.problem:
-            where = f", first in '{found.first}'" if found.first else ""
-            return (
-                f"a trial cut changed the outputs{where}: does the code compute with its size, or "
-                "draw random numbers of its size?"
-            )
+
+    def _failure_of_cut(self, generator: torch.Generator) -> str:
+        for i, gate in enumerate(attached(self.model).gates.values()):
+            soft = torch.rand(gate.size, generator=generator) * 4 - 2
+            closed = max(gate.size // 2 - i % (gate.size // 3 + 1), min(1, gate.size - 1))
+            first = torch.randperm(gate.size, generator=generator) < closed
+            gate.log_alpha = torch.where(first, -9.0, soft)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            small = compact(self.model)
+        for arguments in self.examples:
+            found = compare(self.model, small, arguments, self.tolerance, layers_too=True)
+            if found.problem:
+                where = f", first in '{found.first}'" if found.first else ""
+                return (
+                    f"a trial cut changed the outputs{where}: does the code compute with its size, "
+                    "or draw random numbers of its size?"
+                )
         trouble = self._training_error(small) if self.can_train else None
         return "" if trouble is None else _relies_on_size(trouble)
-
-    def with_one_size(self, plan: Plan, own: list[Group]) -> Plan:
-        """Return the plan with some groups joined, if that mends the code and nothing else does."""
-        joined = _joined(own)
-        apart = self.failure(replace(plan, groups=tuple(own)))
-        if not apart or self.failure(replace(plan, groups=(joined,))):
-            return plan
-        groups = [joined if g is own[0] else g for g in plan.groups if g not in own[1:]]
-        return replace(plan, groups=tuple(groups))
 
     def parted(
         self, plan: Plan, good: list[Group], groups: list[Group]
     ) -> tuple[list[Group], list[tuple[Group, str]]]:
-        """Return the groups that can be cut along with the good ones, and why the others cannot."""
+        """Return the groups that can be cut along with the good ones, and why others cannot."""
         reason = self.failure(replace(plan, groups=(*good, *groups)))
         if not reason:
             return [*good, *groups], []
@@ -95,34 +115,54 @@ class _Trial:
 
     def _training_error(self, model: nn.Module) -> Exception | None:
         try:
-            run(model, self.arguments, training=True)
+            run(model, self.examples[0], training=True)
         except Exception as error:
             return error
         return None
 
 
-def _of_one_size(plan: Plan, model: nn.Module) -> Iterator[list[Group]]:
-    """Yield groups of equal size that the code may want to stay of equal size."""
-    kinds = ["weight_hh", "weight_hr"]  # outputs, and cells of a projected LSTM
-    for name, module in model.named_modules():
-        for kind in kinds if isinstance(module, nn.RNNBase) else ():
-            prefix = f"{name}.{kind}" if name else kind
-            own = [g for g in plan.groups if _is_made_by(g, prefix)]
-            if len(own) > 1 and len({g.size for g in own}) == 1:
-                yield own
+def _with_equal_parts(groups: list[Group]) -> Iterator[tuple[Group, set[str]]]:
+    """Yield groups in which more neurons go together, and the groups that they are made of."""
+    for own in _alike(groups):
+        joined = _merged("+".join(g.name for g in own), own[0].size, own)
+        yield joined, {group.name for group in own}
+    for group in groups:
+        for parts in PARTS:
+            if group.size % parts == 0 and group.size > parts:
+                yield _merged(group.name, group.size // parts, [group]), {group.name}
 
 
-def _is_made_by(group: Group, prefix: str) -> bool:
-    return any(s.role == "produce" and s.parameter.startswith(prefix) for s in group.slices)
+def _alike(groups: list[Group]) -> Iterator[list[Group]]:
+    """Yield groups of one size that meet in the same parameters: layers of an RNN, say."""
+    while groups:
+        own, rest = [groups[0]], groups[1:]
+        names = {s.parameter for s in own[0].slices}
+        while met := [g for g in rest if g.size == own[0].size and _meets(g, names)]:
+            own += met
+            names |= {s.parameter for group in met for s in group.slices}
+            rest = [group for group in rest if group not in met]
+        if len(own) > 1:
+            yield own
+        groups = rest
 
 
-def _joined(groups: list[Group]) -> Group:
-    runs: dict[tuple[str, int, Role], list[tuple[int, int, int]]] = {}
+def _meets(group: Group, parameters: set[str]) -> bool:
+    return any(s.parameter in parameters for s in group.slices)
+
+
+def _merged(name: str, size: int, groups: list[Group]) -> Group:
+    """Return a group in which neurons go together whose numbers agree modulo `size`."""
+    owned: dict[tuple[str, int, Role], dict[int, int]] = defaultdict(dict)
     for group in groups:
         for s in group.slices:
-            runs.setdefault((s.parameter, s.dim, s.role), []).extend(s.runs)
-    slices = (Slice(*key, tuple(sorted(set(r)))) for key, r in runs.items())
-    return Group("+".join(g.name for g in groups), groups[0].size, tuple(slices))
+            positions, neurons = (index.tolist() for index in s.index())
+            of = ((p, n % size) for p, n in zip(positions, neurons, strict=True))
+            owned[s.parameter, s.dim, s.role].update(of)
+    slices = (
+        Slice.of(*key, torch.tensor(list(own)), torch.tensor(list(own.values())))
+        for key, own in owned.items()
+    )
+    return Group(name, size, tuple(slices))
 
 
 def _relies_on_size(error: BaseException) -> str:

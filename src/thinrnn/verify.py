@@ -20,7 +20,7 @@ from thinrnn.plan import Plan
 from thinrnn.record import Record
 from thinrnn.rnn_layers import CellLayer, RNNLayer
 from thinrnn.rnn_stack import RNNStack
-from thinrnn.sandbox import fresh_copy, precision_of, run, where_in_user_code
+from thinrnn.sandbox import fresh_copy, ours_on_cpu, precision_of, run, where_in_user_code
 from thinrnn.tree import Arguments, call_arguments, map_tensors, numbers_in, tensors_in
 
 Source = tuple[str, str]  # (layer, space)
@@ -47,7 +47,8 @@ def verify(
             little = to_float64_(little)
         return compare(large, little, given, accepted)
 
-    found = fresh_copy(gated, call_arguments(example), use)[2]
+    with ours_on_cpu():
+        found = fresh_copy(gated, call_arguments(example), use)[2]
     if found.problem:
         raise VerifyError(found.problem)
     return found.worst
@@ -67,8 +68,18 @@ class Compared:
     first: str = ""  # the first module whose result differs
 
 
-def compare(gated: nn.Module, small: nn.Module, arguments: Arguments, tolerance: float) -> Compared:
-    """Compare the outputs of two models in eval that may be run as they are."""
+def compare(
+    gated: nn.Module,
+    small: nn.Module,
+    arguments: Arguments,
+    tolerance: float,
+    *,
+    layers_too: bool = False,
+) -> Compared:
+    """Compare the outputs of two models in eval that may be run as they are.
+
+    With `layers_too` the result of each layer counts as well: outputs may hide a difference.
+    """
     record = small.__dict__.get("_thinrnn_record")
     expected = _Run(gated, arguments, _kept_here(gated, record))
     try:
@@ -87,9 +98,12 @@ def compare(gated: nn.Module, small: nn.Module, arguments: Arguments, tolerance:
         if a.numel():
             worst = max(worst, _distance(a, b))
             scale = max(scale, float(a.nan_to_num().abs().max()) if a.is_floating_point() else 0.0)
-    if worst <= tolerance * (1 + scale):
+    fine = worst <= tolerance * (1 + scale)
+    if fine and not layers_too:
         return Compared(worst)
     first = _first_difference(expected, found, tolerance)
+    if fine and not first:
+        return Compared(worst)
     place = f"; the first module that differs is '{first}'" if first else ""
     problem = (
         f"the small model's outputs differ by {worst:.3g} from the gated model's{place}. If a raw "

@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 import thinrnn
 from thinrnn.attach import attached
+from thinrnn.plan import Plan
 from thinrnn.record import record_of
 from thinrnn.save import Precision
 
@@ -24,21 +25,10 @@ CARRYING = st.sampled_from(["optional", "given"]).flatmap(lambda state: shapes(s
 RAW_INPUT = st.sampled_from(["linear", "nothing"]).flatmap(lambda front: shapes(front=front))
 
 
-@given(shapes())
-def test_every_neuron_of_the_grid_can_be_removed(shape: Shape) -> None:
-    plan = thinrnn.find_groups(shape.model(), shape.arguments())
-    names = [name for group in plan for name in group.name.split("+")]
-    wanted = {f"rnn.{part}" for part in shape.parts}
-    if shape.kind == "projected LSTM":
-        wanted |= {f"rnn.{part}_cell" for part in shape.parts}
-    wanted.add({"embedding": "front", "linear": "front.0", "nothing": "x"}[shape.front])
-    assert wanted <= set(names), str(plan)
-    assert [refusal.group.name for refusal in plan.refused] == ["head"]
-
-
 @given(shapes(), SEVERAL)
 def test_compact_equals_gated(shape: Shape, settings: list[GateSetting]) -> None:
-    model, _ = gated_model(shape)
+    model, plan = gated_model(shape)
+    assert_all_is_gated(plan, shape)
     longer = tuple(n + 1 for n in shape.lengths)
     for seed, setting in enumerate(settings):
         setting.apply(model)
@@ -177,6 +167,16 @@ def test_cells_in_loops(shape: CellShape, settings: list[GateSetting]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             loaded = thinrnn.load_(shape.model(seed=1), thinrnn.save(small, folder)).eval()
         assert_close(loaded(x, state), result, 0)
+
+
+def assert_all_is_gated(plan: Plan, shape: Shape) -> None:
+    names = [name for group in plan for name in group.name.split("+")]
+    wanted = {f"rnn.{part}" for part in shape.parts}
+    if shape.kind == "projected LSTM":
+        wanted |= {f"rnn.{part}_cell" for part in shape.parts}
+    wanted.add({"embedding": "front", "linear": "front.0", "nothing": "x"}[shape.front])
+    assert wanted <= set(names), str(plan)
+    assert [refusal.group.name for refusal in plan.refused] == ["head"]
 
 
 def compacted(model: nn.Module, **options: Any) -> nn.Module:

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from grids import GateSetting, Shape, gate_settings, gated_model, shapes
+from grids import A_QUARTER, GateSetting, Shape, gate_settings, gated_model, shapes
 from hypothesis import given
 from paper_model import dense_model, paper_plan
 from torch import nn
@@ -39,6 +39,7 @@ def expected_pairs(model: nn.Module, plan: Plan, parameter: str, cells: int) -> 
     return total
 
 
+@A_QUARTER
 @given(shapes(), gate_settings())
 def test_a_pair_of_neurons_counts_once_per_matrix(shape: Shape, setting: GateSetting) -> None:
     model, plan = gated_model(shape)

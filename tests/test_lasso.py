@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from grids import Shape, shapes
+from grids import A_QUARTER, Shape, shapes
 from hypothesis import given
 from torch import Tensor, nn
 
@@ -32,6 +32,7 @@ def owned_weights(model: nn.Module, plan: Plan) -> dict[str, list[dict[tuple[int
     return found
 
 
+@A_QUARTER
 @given(shapes(layers=1, hidden=3, projected=2))
 def test_norms_count_each_weight_once(shape: Shape) -> None:
     model = shape.model()

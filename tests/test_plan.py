@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 import torch
-from grids import Shape, shapes
-from hypothesis import given, settings
+from grids import A_QUARTER, Shape, shapes
+from hypothesis import given
 from hypothesis import strategies as st
 from paper_model import LanguageModel, paper_plan
 from torch import Tensor, nn
@@ -23,7 +23,7 @@ def language_model() -> LanguageModel:
     return LanguageModel(9, SIZES[0], SIZES[1:])
 
 
-@settings(max_examples=25)
+@A_QUARTER
 @given(shapes())
 def test_text_and_back(shape: Shape) -> None:
     plan = thinrnn.find_groups(shape.model(), shape.arguments())

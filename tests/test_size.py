@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from grids import GateSetting, Shape, gate_settings, gated_model, shapes
+from grids import A_QUARTER, GateSetting, Shape, gate_settings, gated_model, shapes
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -46,6 +46,7 @@ def assert_counted(model: nn.Module, small: nn.Module) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:all .* are closed")
+@A_QUARTER
 @given(shapes(), st.lists(gate_settings(), min_size=3, max_size=3))
 def test_zeros_and_ones_give_the_size_of_the_small_model(
     shape: Shape, settings: list[GateSetting]
@@ -68,6 +69,7 @@ def test_convolutions_and_normalisation() -> None:
         assert_counted(model, thinrnn.compact(model))
 
 
+@A_QUARTER
 @given(shapes(layers=1, hidden=2, projected=1, inputs=2), st.integers(0, 1000))
 def test_probabilities_give_the_expected_size(shape: Shape, seed: int) -> None:
     """By going through every combination of neurons that may be there."""

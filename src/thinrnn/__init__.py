@@ -1,6 +1,7 @@
 """thinrnn makes recurrent networks thin: it learns which neurons they need and removes the rest."""
 
 from thinrnn.attach import attach_, detach_, gates, param_groups
+from thinrnn.benchmark import benchmark
 from thinrnn.compact import compact
 from thinrnn.count import Count, count
 from thinrnn.find import find_groups
@@ -33,6 +34,7 @@ __all__ = [
     "Target",
     "__version__",
     "attach_",
+    "benchmark",
     "compact",
     "count",
     "cut_",

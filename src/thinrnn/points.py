@@ -18,7 +18,7 @@ class Point:
     """Arguments, values for the layers to return, and what the untouched model does with them.
 
     In turn 0 they are what the layers returned, moved off special points, where a zero hides a
-    factor; then all positive, then all negative, which shows products of rectified factors.
+    factor; then all positive, twice, which shows products of rectified factors; then all negative.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Point:
             u = torch.rand(values.shape, generator=generator).to(values)
             if turn == 0:
                 return values + torch.where(values >= 0, 0.05, -0.05).to(values) * (1 + u)
-            return (1 + u) * (1.5 if turn == 1 else -1.5)
+            return (1 + u) * (-1.5 if turn == 3 else 1.5)
 
         self.results = {
             name: [layers[name].edit(result, change) for result in calls]
@@ -49,16 +49,25 @@ class Point:
 def changed(values: Tensor, mask: Tensor, turn: int) -> Tensor:
     """Return the values, those in `mask` moved far up or down, the other way in the next turn.
 
-    They go beyond the largest in either direction: no activation, clamp or maximum hides it.
+    They go beyond the largest in either direction: no activation, clamp or maximum hides it. Half
+    of the values of each channel, which is last, go up.
     """
     mask = mask.to(values.device)
     if not values.is_floating_point():
         return values ^ mask if values.dtype == torch.bool else values
-    generator = torch.Generator().manual_seed(turn // 2)
-    u = torch.rand(values.shape, generator=generator).to(values) * 2 - 1
+    generator = torch.Generator().manual_seed(0)
+    channels = values.shape[-1]
+    rows = torch.randperm(values.numel() // max(channels, 1), generator=generator)
+    shift = torch.randint(2, (channels,), generator=generator) + turn
+    way = (rows.view(*values.shape[:-1], 1) + shift) % 2 * 2 - 1
+    u = torch.rand(values.shape, generator=generator)
     size = values.nan_to_num(0, 0, 0).abs().max().clamp(min=1) if values.numel() else 1.0
-    far = torch.where(u >= 0, 2 + u, u - 2) * (-1) ** turn
-    return torch.where(mask, values + far * size, values)
+    return torch.where(mask, values + (way * (2 + u)).to(values) * size, values)
+
+
+def turns(rows: int) -> int:
+    """Return how many points to look at, if a feature has so few values to show a change with."""
+    return 1 if rows >= 64 else 2 if rows >= 16 else 3 if rows >= 6 else 4
 
 
 def without_zeros(arguments: Arguments) -> Arguments:
@@ -85,19 +94,3 @@ def with_changed(arguments: Arguments, which: tuple[int, Tensor], turn: int) -> 
     index, mask = which
     count = iter(range(1 << 30))
     return map_tensors(arguments, lambda t: changed(t, mask, turn) if next(count) == index else t)
-
-
-def turns(layers: Mapping[str, Layer], results: Mapping[str, list[Any]]) -> int:
-    """Return how many sets of values to look at: a tiny example shows each neuron only once."""
-    fewest = 1 << 30
-    for name, calls in results.items():
-        rows: dict[str, int] = {}
-
-        def count(space: str, values: Tensor, rows: dict[str, int] = rows) -> Tensor:
-            rows[space] = rows.get(space, 0) + values.numel() // max(values.shape[-1], 1)
-            return values
-
-        for result in calls:
-            layers[name].edit(result, count)
-        fewest = min(fewest, *rows.values())
-    return 1 if fewest >= 16 else 2 if fewest >= 6 else 3

@@ -44,9 +44,10 @@ class Probe:
         self.layers: dict[str, Layer] = {}
         recorded = self._recorded()
         self.points: list[Point] = []
+        self._add_point(Point(arguments, self.layers, recorded, 0))
         others = without_zeros(arguments)
-        for turn in range(max(turns(self.layers, recorded), 1 if others is arguments else 2)):
-            choice = [others] * (turn > 0) + [arguments]
+        for turn in range(1, max(turns(self._fewest_rows()), 1 if others is arguments else 2)):
+            choice = [others, arguments]
             any(self._add_point(Point(given, self.layers, recorded, turn)) for given in choice)
         self.ports = list(self.base.intakes)
         self._need_repeatable()
@@ -161,6 +162,14 @@ class Probe:
         if same:
             self.points.append(point)
         return same
+
+    def _fewest_rows(self) -> int:
+        """Return how many values the feature has that has the fewest."""
+        rows = (
+            sum(v.numel() // max(v.shape[-1], 1) for v in calls)
+            for calls in self.base.intakes.values()
+        )
+        return min(rows, default=0)
 
     def _base(self, point: Point, quiet: Quiet) -> Recording:
         if quiet not in point.bases:

@@ -54,7 +54,6 @@ def run(model: nn.Module, arguments: Arguments, *, training: bool = False, calls
     Dropout is off even where the model asks for it in eval, and in a float64 model casts to less
     give float64 as well: what is asked here is who reads whom, and whether two models agree.
     """
-    args, kwargs = arguments
     double = precision_of(model) == torch.float64
     dtype = torch.float64 if double else torch.get_default_dtype()
     with ExitStack() as stack:
@@ -69,6 +68,7 @@ def run(model: nn.Module, arguments: Arguments, *, training: bool = False, calls
         if training:
             model.train()
         for _ in range(calls):
+            args, kwargs = map_tensors(arguments, torch.clone)  # the code may write into them
             result = model(*args, **kwargs)
         return result
 

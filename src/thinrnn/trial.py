@@ -67,7 +67,7 @@ class _Trial:
     def failure(self, plan: Plan) -> str:
         """Return what goes wrong with a plan, or an empty text."""
         smallest = min(group.size for group in plan.groups)
-        cuts = 3 if smallest < 64 else 2  # few neurons may fit together by chance
+        cuts = 3 if smallest < 16 else 2  # few neurons may fit together by chance
         attach_(self.model, plan)
         try:
             found = (self._failure_of_cut(torch.Generator().manual_seed(i)) for i in range(cuts))

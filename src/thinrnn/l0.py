@@ -22,8 +22,8 @@ class L0:
     names (as they were when gates were attached) to numbers, which may also name other matrices:
     `{"lstm.weight_ih_l0": 2e-7, "lstm.weight_hh_*": 8.6e-8}`. The first pattern that fits counts.
 
-    >>> penalty = L0(model, weight=8.6e-8)
-    >>> loss = criterion(model(x), y) + penalty()
+        penalty = L0(model, weight=8.6e-8)
+        loss = criterion(model(x), y) + penalty()
     """
 
     def __init__(self, model: nn.Module, *, weight: float | Mapping[str, float]) -> None:

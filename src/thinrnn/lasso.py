@@ -16,8 +16,8 @@ class GroupLasso:
     after each optimizer step, and at the end `close_`, which puts fixed gates on the model that
     are closed where a neuron's weights are all zero; `compact` works from there.
 
-    >>> lasso = GroupLasso(model, plan, weight=7.0e-5)
-    >>> loss = criterion(model(x), y) + lasso()
+        lasso = GroupLasso(model, plan, weight=7.0e-5)
+        loss = criterion(model(x), y) + lasso()
     """
 
     def __init__(self, model: nn.Module, plan: Plan, *, weight: float) -> None:

@@ -34,8 +34,8 @@ class Target:
     and for `compact`, the model always obeys the final limit: its size ends at most 2 % below it
     and never above, as far as whole neurons allow. No group loses all its neurons.
 
-    >>> limit = Target(model, params=0.10, steps=2000)
-    >>> loss = criterion(model(x), y) + limit()
+        limit = Target(model, params=0.10, steps=2000)
+        loss = criterion(model(x), y) + limit()
     """
 
     def __init__(

@@ -1,11 +1,11 @@
 """Target: a size instead of a penalty weight.
 
-    size
-    full ──────╮
-               ╰╮        the best neurons that fit the line stay open, the others are closed
-                 ╰─╮
-    target         ╰──────────────────────
-          0      steps                    training step
+size
+full ──────╮
+           ╰╮        the best neurons that fit the line stay open, the others are closed
+             ╰─╮
+target         ╰──────────────────────
+      0      steps                    training step
 """
 
 import math

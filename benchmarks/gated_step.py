@@ -125,9 +125,7 @@ def main() -> None:
             "python": platform.python_version(),
             "torch": torch.__version__,
             "thinrnn": thinrnn.__version__,
-            "device": torch.cuda.get_device_name()
-            if device == "cuda"
-            else f"CPU, {platform.machine()}",
+            "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
             "threads": torch.get_num_threads(),
         },
     }

@@ -50,3 +50,25 @@ def test_the_gradient_of_a_later_use_is_not_overwritten(monkeypatch):
     total.square().sum().backward()
     torch.testing.assert_close(total.grad, 2 * total.detach())
     torch.testing.assert_close(other.grad, 2 * total.detach())
+
+
+def test_memory_is_used_again_but_not_while_a_graph_needs_it(monkeypatch):
+    monkeypatch.setattr(scaling, "LARGE", 2**4)
+    scratch = scaling.Scratch()
+    x = torch.randn(4, 50, dtype=torch.float64)
+    weight = torch.randn(70, 50, dtype=torch.float64, requires_grad=True)
+    gates = [torch.rand(50, dtype=torch.float64, requires_grad=True) for _ in range(2)]
+    first, second = (scaling.scale(weight, gate, 1, scratch) for gate in gates)
+    assert first.data_ptr() != second.data_ptr()
+    together = gradients(first, x, weight, gates[0]), gradients(second, x, weight, gates[1])
+    for found, gate in zip(together, gates, strict=True):
+        for a, b in zip(found, gradients(plain(weight, gate), x, weight, gate), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+    del first, second
+    third = scaling.scale(weight, gates[0], 1, scratch)
+    place = third.data_ptr()
+    del third
+    assert scaling.scale(weight, gates[1], 1, scratch).data_ptr() == place
+    with torch.inference_mode():
+        scaling.scale(weight, gates[0], 1, scratch)
+    torch.testing.assert_close(scaling.scale(weight, gates[0], 1, scratch), plain(weight, gates[0]))

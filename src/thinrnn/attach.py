@@ -25,7 +25,7 @@ from thinrnn.layers import RNNLayer, layer_of
 from thinrnn.pick import Pick, make_picks, set_picks_
 from thinrnn.plan import Plan, named_tensors
 from thinrnn.sandbox import copy_module
-from thinrnn.scale import scale
+from thinrnn.scale import Scratch, scale
 from thinrnn.size import Sizes
 
 
@@ -99,6 +99,7 @@ class Reader:
         self.groups: list[str] = []
         self.index = torch.full((size,), -1)  # position -> entry of the groups' gates in a row
         self.homes: list[tuple[nn.Module, str]] = []
+        self.scratch = Scratch()
 
     def factors(self, values: dict[str, Tensor]) -> Tensor:
         """Return the gate of each position along the dimension; 1 where nobody gates it."""
@@ -281,7 +282,7 @@ class Attached:
             module, name = reader.homes[0]
             weight = module._parameters.get(name, module._buffers.get(name))
             assert weight is not None
-            gated = scale(weight, reader.factors(values), reader.dim)
+            gated = scale(weight, reader.factors(values), reader.dim, reader.scratch)
             for module, name in reader.homes:
                 if only is None or module is only:
                     covered[module][name] = gated

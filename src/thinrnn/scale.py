@@ -16,25 +16,29 @@ class _Scale(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, gate: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    def forward(
+        ctx: Any, weight: Tensor, gate: Tensor, dim: int, dtype: torch.dtype, scratch: "Scratch"
+    ) -> Tensor:
         ctx.save_for_backward(weight, gate)
         ctx.dim = dim
         if _is_fusable(weight, dim):
             from thinrnn import scale_triton
 
             return scale_triton.forward(weight, gate, dtype)
-        return (weight * _along(gate, weight, dim)).to(dtype)
+        if weight.is_cuda or weight.numel() <= LARGE:
+            return (weight * _along(gate, weight, dim)).to(dtype)
+        return torch.mul(weight, _along(gate, weight, dim), out=scratch.take(weight))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None, None, None]:
         weight, gate = ctx.saved_tensors
         if all(ctx.needs_input_grad[:2]) and _is_fusable(weight, ctx.dim) and grad.is_contiguous():
             from thinrnn import scale_triton
 
-            return *scale_triton.backward(grad, weight, gate), None, None
+            return *scale_triton.backward(grad, weight, gate), None, None, None
         if all(ctx.needs_input_grad[:2]) and ctx.dim == 1 and weight.numel() > LARGE:
-            return *_backward_by_rows(grad, weight, gate), None, None
+            return *_backward_by_rows(grad, weight, gate), None, None, None
         grad_weight = grad_gate = None
         if ctx.needs_input_grad[1]:
             others = [d for d in range(weight.dim()) if d != ctx.dim]
@@ -42,7 +46,7 @@ class _Scale(torch.autograd.Function):
             grad_gate = product.sum(others) if others else product  # sum([]) would sum all
         if ctx.needs_input_grad[0]:
             grad_weight = (grad * _along(gate, weight, ctx.dim)).to(weight.dtype)
-        return grad_weight, grad_gate, None, None
+        return grad_weight, grad_gate, None, None, None
 
 
 def _backward_by_rows(grad: Tensor, weight: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
@@ -64,19 +68,51 @@ def _backward_by_rows(grad: Tensor, weight: Tensor, gate: Tensor) -> tuple[Tenso
 
 def _is_nobody_elses(grad: Tensor, weight: Tensor) -> bool:
     """Whether this tensor is the only user of its memory, and could stand for the result."""
-    users = getattr(torch._C, "_storage_Use_Count", None)
-    if users is None or not hasattr(grad, "_use_count") or grad.dtype != weight.dtype:
+    if not hasattr(grad, "_use_count") or grad.dtype != weight.dtype:
         return False
-    alone = users(grad.untyped_storage()._cdata) == 2  # itself, and the object asked for just now
-    return alone and grad._use_count() == 1 and grad.is_contiguous()
+    return _owns_its_memory(grad) and grad._use_count() == 1 and grad.is_contiguous()
 
 
-def scale(weight: Tensor, gate: Tensor, dim: int) -> Tensor:
+def _owns_its_memory(tensor: Tensor) -> bool:
+    """Whether no other tensor uses the same memory."""
+    users = getattr(torch._C, "_storage_Use_Count", None)
+    # two: the tensor itself, and the storage object that is asked for just now
+    return users is not None and users(tensor.untyped_storage()._cdata) == 2
+
+
+class Scratch:
+    """Memory for one gated weight, used again as soon as no graph needs its last contents.
+
+    Fresh pages for a large matrix cost the CPU four times what the multiplication costs.
+    """
+
+    def __init__(self) -> None:
+        self.held: Tensor | None = None
+
+    def take(self, like: Tensor) -> Tensor:
+        """Return a tensor of the same kind with contents that nobody needs."""
+        if torch.is_inference_mode_enabled():
+            return torch.empty_like(like)
+        held = self.held
+        fits = held is not None and (held.shape, held.dtype) == (like.shape, like.dtype)
+        if held is None or not fits or not _owns_its_memory(held):
+            held = self.held = torch.empty_like(like, memory_format=torch.contiguous_format)
+        return held.detach()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Scratch":
+        return Scratch()
+
+    def __reduce__(self) -> Any:
+        return Scratch, ()
+
+
+def scale(weight: Tensor, gate: Tensor, dim: int, scratch: Scratch | None = None) -> Tensor:
     """Return the weight with position i along `dim` multiplied by `gate[i]`."""
     dtype = weight.dtype
     if dtype == torch.float32 and weight.is_cuda and torch.is_autocast_enabled("cuda"):
         dtype = torch.get_autocast_dtype("cuda")
-    return _Scale.apply(weight, gate.to(weight.dtype), dim % weight.dim(), dtype)
+    gate = gate.to(weight.dtype)
+    return _Scale.apply(weight, gate, dim % weight.dim(), dtype, scratch or Scratch())
 
 
 def _along(gate: Tensor, weight: Tensor, dim: int) -> Tensor:

@@ -27,7 +27,8 @@ def evaluate(
     from thinrnn.run import InputError
 
     found = find_model(path, kind)
-    files = {} if data is None else text_files(data)
+    texts = recipes.part(found.recipe, "texts")
+    files = {} if data is None else texts.find_texts(data, ("valid", "test"))
     files |= {name: file for name, file in (("valid", valid), ("test", test)) if file is not None}
     if not files and found.run is None:
         raise InputError(f"{path} does not say on which text: give --data DIR or --valid FILE.")
@@ -39,24 +40,3 @@ def evaluate(
     last = f"measured {found.folder}, nothing written; next: thinrnn bench {path}"
     show({"model": str(found.folder), **measured}, text, last, as_json=json)
     raise typer.Exit(0 if all(map(math.isfinite, measured.values())) else 1)
-
-
-def text_files(folder: Path) -> dict[str, Path]:
-    """Return the validation and test texts of a folder, by what their names say."""
-    from thinrnn.run import InputError
-
-    if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder: give one that holds *valid*.txt.")
-    found = {}
-    for part in ("valid", "test"):
-        files = sorted(folder.glob(f"*{part}*.txt"))
-        if len(files) > 1:
-            names = ", ".join(file.name for file in files)
-            raise InputError(
-                f"{folder} has several texts for {part} ({names}): give --{part} FILE."
-            )
-        if files:
-            found[part] = files[0]
-    if not found:
-        raise InputError(f"{folder} has neither *valid*.txt nor *test*.txt: give --valid FILE.")
-    return found

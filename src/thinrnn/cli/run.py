@@ -6,6 +6,7 @@ from typing import Any
 from thinrnn import recipes
 from thinrnn.cli.output import progress, show
 from thinrnn.cli.summary import Promise, promise_lines, run_table
+from thinrnn.recipes.corpora import corpus
 from thinrnn.recipes.settings import changed, from_toml, with_values
 from thinrnn.run import InputError, RunFolder
 from thinrnn.run.folder import free_name
@@ -15,15 +16,16 @@ def start_or_resume(
     preset: str | None,
     values: dict[str, Any],
     *,
+    data: Path | None = None,
     out: Path | None,
     config: Path | None,
     changes: list[str],
     resume: Path | None,
     as_json: bool,
 ) -> RunFolder:
-    """Return the finished run; settings go preset, file, options, --set, the last one wins."""
+    """Return the finished run; settings go preset, --data, file, options, --set, the last wins."""
     if resume is not None:
-        if preset or values or out or config:
+        if preset or values or data or out or config:
             raise InputError(
                 "--resume takes everything from the run folder: give it alone, or with --set."
             )
@@ -34,9 +36,18 @@ def start_or_resume(
         raise InputError("say what to train, as in 'thinrnn train lm', or give --resume RUN.")
     chosen = recipes.preset(preset)
     settings = chosen.settings()
+    if data is not None:
+        texts = recipes.part(chosen.recipe, "texts").texts_in(data, chosen.corpus)
+        settings = with_values(settings, texts)
     if config is not None:
         settings = from_toml(settings, config)
     settings = changed(with_values(settings, values), changes)
+    if chosen.corpus and not settings.train:
+        title = corpus(chosen.corpus).title
+        raise InputError(
+            f"{chosen.name} is for the {title}: give --data DIR; "
+            f"'thinrnn data {chosen.corpus} DIR' fetches it."
+        )
     folder = free_name(Path("runs") / chosen.name) if out is None else out
     train = recipes.part(chosen.recipe, "train")
     with progress(as_json) as shown:

@@ -12,6 +12,9 @@ def train(
     preset: Annotated[
         str | None, typer.Argument(help="lm, or another preset; 'thinrnn list' shows them.")
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with *train*.txt, *valid*.txt and *test*.txt.")
+    ] = None,
     train: Annotated[str | None, typer.Option(help="Training text, UTF-8.")] = None,
     valid: Annotated[str | None, typer.Option(help="Validation text.")] = None,
     test: Annotated[str | None, typer.Option(help="Test text.")] = None,
@@ -33,7 +36,14 @@ def train(
     files = {"train": train, "valid": valid, "test": test}
     values: dict[str, Any] = {name: path for name, path in files.items() if path is not None}
     run = start_or_resume(
-        preset, values, out=out, config=config, changes=set or [], resume=resume, as_json=json
+        preset,
+        values,
+        data=data,
+        out=out,
+        config=config,
+        changes=set or [],
+        resume=resume,
+        as_json=json,
     )
     promises = size_promises(run.config["settings"], run.summaries())
     raise typer.Exit(finish(run, promises, as_json=json))

@@ -14,13 +14,17 @@ RECIPES = ("language_model",)
 
 @dataclass(frozen=True)
 class Preset:
-    """Settings that have a name; `expected` says what they reach, where that has been measured."""
+    """Settings that have a name; `expected` says what they reach, where that has been measured.
+
+    `corpus` names the public text that they are made for, if any.
+    """
 
     name: str
     recipe: str
     summary: str
     settings: Callable[[], Any]
     expected: str = ""
+    corpus: str = ""
 
 
 def presets() -> dict[str, Preset]:

@@ -1,0 +1,165 @@
+"""The paper's language models on the Penn Treebank, and ours: settings by name.
+
+Weights are counted as the paper counts them, without biases; a target counts all parameters, so
+10,000 are added for the output layer's biases, and the layers' own come on top.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+from thinrnn.recipes import Preset
+from thinrnn.recipes.language_model.settings import Settings
+
+TOKENS = 929_589  # of the training text; the paper's penalties are multiples of 0.08 / TOKENS
+PAPER_BUDGET = 6_160_000 + 10_000
+# What the pruned runs ended with; the controls that are trained alone have these shapes.
+PAPER_SHAPE = (251, (296, 247))
+THIN_SHAPE = (380, (380, 380))
+
+
+def dense_sgd() -> Settings:
+    """The paper's vanilla row: plain SGD as in its own reference, on a token-mean loss."""
+    return Settings(
+        embedding=1500,
+        hidden=(1500, 1500),
+        dropout=0.65,
+        init_range=0.04,
+        optimizer="sgd",
+        lr=35.0,
+        clip=10 / 35,
+        schedule="decay",
+        lr_decay=1 / 1.15,
+        decay_from=14,
+        epochs=55,
+        target_params=None,
+        phases=("dense",),
+    )
+
+
+def dense_ntasgd() -> Settings:
+    """The same model under the schedule that the pruned one gets."""
+    return dataclasses.replace(
+        paper(), dropout=0.65, target_params=None, phases=("dense",), init_range=0.1
+    )
+
+
+def iss() -> Settings:
+    """The paper's ISS baseline: group lasso instead of gates."""
+    return dataclasses.replace(
+        dense_sgd(), dropout=0.40, lr_decay=0.1, decay_from=18, decay_every=18
+    )
+
+
+def paper() -> Settings:
+    """Neuron selection from the paper's model, down to the paper's number of weights."""
+    return Settings(
+        embedding=1500,
+        hidden=(1500, 1500),
+        dropout=0.35,
+        init_range=0.1,
+        optimizer="nt-asgd",
+        lr=20.0,
+        clip=0.25,
+        weight_decay=1.2e-6,
+        schedule="constant",
+        average_from=30,
+        epochs=100,
+        target_params=PAPER_BUDGET,
+        target_time=0.15,
+        gate_lr=0.005,
+        gate_mean=2.5,
+        phases=("gated", "control"),
+    )
+
+
+def paper_scratch() -> Settings:
+    """The shape that `paper` ends with, trained alone from scratch under the same schedule."""
+    return _from_scratch(paper(), PAPER_SHAPE)
+
+
+def ablation(multiple: int) -> Settings:
+    """A row of the paper's second table: fixed penalties, the first input's a multiple."""
+    unit = 0.08 / TOKENS
+    return dataclasses.replace(
+        paper(),
+        target_params=None,
+        l0={
+            "rnn.weight_ih_l0": multiple * unit,
+            "rnn.weight_hh_l0": unit,
+            "rnn.weight_ih_l1": unit,
+            "rnn.weight_hh_l1": unit,
+        },
+        gate_mean=1.0,
+        phases=("gated",),
+    )
+
+
+def gru() -> Settings:
+    """The same budget for a GRU."""
+    return dataclasses.replace(paper(), cell="gru")
+
+
+def rnn() -> Settings:
+    """The same budget for a plain recurrent network."""
+    return dataclasses.replace(paper(), cell="rnn")
+
+
+def thin() -> Settings:
+    """Our own recipe at the paper's size: tied weights, pruned from 800-1200-800."""
+    return dataclasses.replace(
+        paper(), embedding=800, hidden=(1200, 800), tied=True, lr=30.0, dropout=0.4
+    )
+
+
+def thin_scratch() -> Settings:
+    """The shape that `thin` ends with, trained alone from scratch under the same schedule."""
+    return _from_scratch(thin(), THIN_SHAPE)
+
+
+def tiny() -> Settings:
+    """Our own recipe for the smallest model of the paper's quality."""
+    return dataclasses.replace(thin(), target_params=2_500_000 + 10_000)
+
+
+def _from_scratch(settings: Settings, shape: tuple[int, tuple[int, ...]]) -> Settings:
+    embedding, hidden = shape
+    dropout = settings.dropout if settings.small_dropout is None else settings.small_dropout
+    return dataclasses.replace(
+        settings,
+        embedding=embedding,
+        hidden=hidden,
+        dropout=dropout,
+        target_params=None,
+        phases=("dense",),
+    )
+
+
+def _preset(
+    name: str, summary: str, settings: Callable[[], Settings], expected: str = ""
+) -> Preset:
+    return Preset(f"ptb-{name}", "language_model", summary, settings, expected, corpus="ptb")
+
+
+# `expected` is valid / test perplexity and weights, written here by hand from results/ptb-*.json;
+# a test compares the two.
+PRESETS = (
+    _preset("dense-sgd", "the paper's dense LSTM, plain SGD", dense_sgd),
+    _preset("dense-ntasgd", "the same under the schedule of the pruned one", dense_ntasgd),
+    _preset("iss", "group lasso on the same model (ISS)", iss),
+    _preset("paper", "neuron selection down to 6.16M weights, and its control", paper),
+    _preset("paper-scratch", "the shape of ptb-paper from scratch", paper_scratch),
+    *(
+        _preset(
+            f"ablation-{k}",
+            f"fixed penalties, multiples {k},1,1,1 (the paper's table 2)",
+            functools.partial(ablation, k),
+        )
+        for k in range(1, 6)
+    ),
+    _preset("gru", "a GRU down to 6.16M weights, and its control", gru),
+    _preset("rnn", "a plain RNN down to 6.16M weights, and its control", rnn),
+    _preset("thin", "our best recipe at 6.16M weights, and its control", thin),
+    _preset("thin-scratch", "the shape of ptb-thin from scratch", thin_scratch),
+    _preset("tiny", "our best recipe at 2.5M weights, and its control", tiny),
+)

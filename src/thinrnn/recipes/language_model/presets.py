@@ -1,6 +1,7 @@
 """Settings by name."""
 
 from thinrnn.recipes import Preset
+from thinrnn.recipes.language_model import ptb
 from thinrnn.recipes.language_model.settings import Settings
 
 
@@ -27,4 +28,5 @@ PRESETS = (
     Preset("lm", "language_model", "your own text, word level", lm),
     Preset("char", "language_model", "your own text, character level", char),
     Preset("demo", "language_model", "the text that comes with Python", demo),
+    *ptb.PRESETS,
 )

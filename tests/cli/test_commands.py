@@ -197,7 +197,8 @@ def test_doctor_prunes_a_tiny_model(call):
     assert code == 0 and result["works"] and result["environment"]["torch"]
 
 
-COMMANDS = ("demo", "train", "eval", "compact", "bench", "report", "list", "doctor", "generate")
+COMMANDS = ["demo", "data", "train", "eval", "compact", "bench", "report", "list", "doctor"]
+COMMANDS += ["generate"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

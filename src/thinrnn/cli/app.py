@@ -6,6 +6,7 @@ import typer
 
 from thinrnn.cli.bench import bench
 from thinrnn.cli.compact import compact
+from thinrnn.cli.data import data
 from thinrnn.cli.demo import demo
 from thinrnn.cli.doctor import doctor
 from thinrnn.cli.eval import evaluate
@@ -43,6 +44,7 @@ def _root(
 
 for name, command, example in (
     ("demo", demo, "thinrnn demo"),
+    ("data", data, "thinrnn data ptb data/ptb"),
     ("train", train, "thinrnn train lm --train a.txt --valid b.txt --set hidden=650,650"),
     ("eval", evaluate, "thinrnn eval runs/demo --json"),
     ("compact", compact, "thinrnn compact runs/demo --out thin --round-to 8"),

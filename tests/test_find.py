@@ -371,6 +371,11 @@ def test_a_compiled_model() -> None:
         thinrnn.find_groups(compiled, words(3, 5))
 
 
+def test_a_wrapped_model() -> None:
+    with pytest.raises(PlanError, match=r"wrapped in DataParallel: give .* model\.module"):
+        thinrnn.find_groups(nn.DataParallel(Tagger()), words(3, 5))
+
+
 def test_one_hundred_layers() -> None:
     class Deep(nn.Module):
         calls = 0

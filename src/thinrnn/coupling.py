@@ -76,7 +76,8 @@ class _Search:
             for space in layer.spaces.values():
                 if space.name != "input":
                     self._note_fed(self._change_all((name, space.name), space.size))
-        for name in self._raw_names():
+        self.raw_names = self._raw_names()
+        for name in self.raw_names:
             for space in probe.add_raw(name).spaces.values():
                 self._change_all((name, space.name), space.size)
         moving = [s for s in found.whole if any(s in reads for reads in found.reads.values())]
@@ -171,8 +172,7 @@ class _Search:
         """Return the user's raw tensors that neurons of some layer meet."""
         met = dict.fromkeys(name for whole in self.found.whole.values() for name in whole.touched)
         shapes = {name: self.probe.tensors[name].shape for name in met if self.is_users(name)}
-        self.raw_names = [name for name, shape in shapes.items() if max(shape, default=1) > 1]
-        return self.raw_names
+        return [name for name, shape in shapes.items() if max(shape, default=1) > 1]
 
     def _narrow_all(self, sources: list[Source], ports: list[Port], quiet: Quiet = NOBODY) -> None:
         """Strike out candidates until each feature has few, or is found to be mixed."""
@@ -182,7 +182,8 @@ class _Search:
                 self._give_up_hopeless(source)
         widest = torch.arange(max((self.sizes[s] for s in sources), default=0))
         for half in (half for pair in halves(widest) for half in pair):
-            self._narrow({s: half[: self.sizes[s]] for s in sources if self._is_read(s)})
+            masks = {s: half[: self.sizes[s]] for s in sources if self._is_read(s)}
+            self._narrow({s: mask for s, mask in masks.items() if mask.any() and not mask.all()})
         for source in sources:
             if self._unclear(source):
                 self._give_up_hopeless(source)

@@ -8,14 +8,16 @@ parameters join their owners; a trial cut, compared with the gated model, has th
 
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from thinrnn.coupling import Coupling, find_coupling
-from thinrnn.errors import NoRecurrentLayerError, PlanError
+from thinrnn.errors import ExampleError, NoRecurrentLayerError, PlanError
 from thinrnn.groups import ARGUMENT, collect
+from thinrnn.hints import Hints
 from thinrnn.inputs import find_inputs, moved_by_arguments
 from thinrnn.layer import Layer
 from thinrnn.layers import RECURRENT, layer_of, refusal_of
@@ -28,6 +30,8 @@ from thinrnn.sandbox import fixed_randomness, fresh_copy, ours_on_cpu
 from thinrnn.trace import Port, Seen
 from thinrnn.tree import Arguments, call_arguments
 from thinrnn.trial import prove
+
+WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 
 
 def find_groups(model: nn.Module, example: Any) -> Plan:
@@ -47,12 +51,20 @@ def find_groups(model: nn.Module, example: Any) -> Plan:
         raise PlanError(
             "the model is compiled: give the model itself, and compile it after attach_."
         )
+    if isinstance(model, WRAPPERS):
+        raise PlanError(
+            f"the model is wrapped in {type(model).__name__}: give the model itself, model.module, "
+            "and wrap it after attach_."
+        )
     arguments = call_arguments(example)
     with fixed_randomness(), torch.no_grad(), ours_on_cpu():
         clone, _, probe = fresh_copy(model, arguments, _probe)
         finder = _Finder(probe)
         plan = finder.plan()
-        return prove(plan, clone, probe.examples, can_train=probe.can_train, met=finder.met)
+        proven = prove(plan, clone, probe.examples, can_train=probe.can_train)
+        hints = Hints(probe, finder.couplings[0], finder.by_argument, finder.leaks.is_users)
+        new = [hints.explained(refusal) for refusal in proven.refused[len(plan.refused) :]]
+        return replace(proven, refused=(*plan.refused, *new))
 
 
 def _probe(model: nn.Module, arguments: Arguments) -> Probe:
@@ -87,14 +99,17 @@ class _Finder:
 
     def _look_at_training(self, new: set[str]) -> None:
         """Look at layers that only training calls: a head for an auxiliary loss, say."""
-        probe = Probe(self.probe.model, self.probe.arguments, training=True)
+        try:
+            probe = Probe(self.probe.model, self.probe.arguments, training=True)
+        except ExampleError:  # what training computes cannot be repeated; the trial is left
+            return
         ports = [port for port in probe.ports if port[0] in new]
 
         def shown(source: Source, seen: Seen) -> set[int]:
             return seen.returned if source[0] in new else set()
 
         self.couplings.append(find_coupling(probe, ports, self.leaks.is_users, shown))
-        self.layers |= {name: layer for name, layer in probe.layers.items() if name in new}
+        self.layers |= {n: layer for n, layer in probe.layers.items() if n not in self.layers}
 
     def plan(self) -> Plan:
         """Return the plan that the probes suggest; the trial comes after."""
@@ -115,15 +130,7 @@ class _Finder:
                     undeclared[source] += coupling.raws.get(source, [])
         self._join_inputs()
         groups, refused = collect(self.neurons, self.layers, undeclared)
-        self.met = {group.name: self._met(group) for group in groups}
         return Plan(tuple(groups), (*refused, *self._unreached()), tuple(self.outside))
-
-    def _met(self, group: Group) -> list[str]:
-        """Return the raw tensors that the neurons of a group meet."""
-        makers = group.owners("produce")
-        whole = (item for coupling in self.couplings for item in coupling.whole.items())
-        touched = (n for source, seen in whole if source[0] in makers for n in seen.touched)
-        return [name for name in dict.fromkeys(touched) if self.leaks.is_users(name)]
 
     def _label(self, source: Source) -> str:
         return self.layers[source[0]].label(source[1])

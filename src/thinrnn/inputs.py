@@ -62,14 +62,14 @@ def find_inputs(
         wanted = {port: features & free[port] for port, features in ports if port[2] == "input"}
         wanted = {port: features for port, features in wanted.items() if features.any()}
         for axis in range(leaf.dim() - 1, -1, -1) if wanted else ():
-            readers = _readers(probe, index, leaf, axis, wanted)
+            readers = features_of(probe, index, leaf, axis, wanted)
             if readers is not None:
                 found.append(InputFeatures(names[index], leaf.shape[axis], readers))
                 break
     return found
 
 
-def _readers(
+def features_of(
     probe: Probe, index: int, leaf: Tensor, axis: int, wanted: dict[Port, Tensor]
 ) -> dict[Port, Tensor] | None:
     """Return which entry along an axis each feature reads, if each reads just one."""

@@ -66,6 +66,7 @@ class Compared:
     worst: float
     problem: str = ""
     first: str = ""  # the first module whose result differs
+    same_shapes: bool = True
 
 
 def compare(
@@ -93,7 +94,7 @@ def compare(
     worst, scale = 0.0, 0.0
     wanted, got = list(expected.returned()), list(found.returned())
     if [t.shape for t in wanted] != [t.shape for t in got]:
-        return Compared(float("inf"), _other_shapes(wanted, got))
+        return Compared(float("inf"), _other_shapes(wanted, got), same_shapes=False)
     for a, b in zip(wanted, got, strict=True):
         if a.numel():
             worst = max(worst, _distance(a, b))

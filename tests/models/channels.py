@@ -363,3 +363,18 @@ class DeadHead(nn.Module):
         h, _ = self.rnn(x)
         h = h / h.size(-1)
         return self.out(torch.relu(self.hidden(h)))
+
+
+@case(lambda: floats(3, 6, 8))
+class ResidualOnTheInput(nn.Module):
+    """Neurons are added to features of the caller, which keep their number."""
+
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(8, 8, batch_first=True)
+        self.top = nn.GRU(8, 7, batch_first=True)
+        self.out = nn.Linear(7, 2)
+
+    def forward(self, x):
+        x = x + self.rnn(x)[0]
+        return self.out(self.top(x)[0])

@@ -592,3 +592,23 @@ class ReturnsItself(nn.Module):
     def forward(self, x):
         self.last = self.Result(self, self.out(self.rnn(x)[0]))
         return self.last
+
+
+@case(lambda: floats(3, 6, 5), declare=lambda plan: plan.using("rnn.l0", "query", dim=0))
+class TrainingAttention(nn.Module):
+    """Training pools the sequence by a raw query, for a loss of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(5, 8, batch_first=True)
+        self.out = nn.Linear(8, 2)
+        self.query = nn.Parameter(torch.randn(8))
+        self.scale = nn.Parameter(torch.rand(8) + 0.5)
+        self.extra = nn.Linear(8, 3)
+
+    def forward(self, x):
+        h, _ = self.rnn(x)
+        if not self.training:
+            return self.out(h)
+        weights = torch.softmax(h @ self.query, 1).unsqueeze(-1)
+        return self.out(h), self.extra((weights * h * self.scale).sum(1))

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from cell_grid import CellShape, cell_oracle, cell_shapes
-from grids import GateSetting, Shape, gate_settings, gated_model, oracle, shapes
+from grids import A_HALF, GateSetting, Shape, gate_settings, gated_model, oracle, shapes
 from hypothesis import given
 from hypothesis import strategies as st
 from rnn_grid import assert_same
@@ -58,6 +58,7 @@ def test_state_carried_over_calls(shape: Shape, settings: list[GateSetting]) -> 
             assert_close(result, expected)
 
 
+@A_HALF
 @given(shapes(), SEVERAL, st.integers(2, 4))
 def test_round_to(shape: Shape, settings: list[GateSetting], multiple: int) -> None:
     model, _ = gated_model(shape)
@@ -74,6 +75,7 @@ def test_round_to(shape: Shape, settings: list[GateSetting], multiple: int) -> N
             assert len(kept) == min(up, gate.size)
 
 
+@A_HALF
 @given(RAW_INPUT, SEVERAL)
 def test_only_the_kept_inputs_are_given(shape: Shape, settings: list[GateSetting]) -> None:
     model, _ = gated_model(shape)
@@ -84,6 +86,7 @@ def test_only_the_kept_inputs_are_given(shape: Shape, settings: list[GateSetting
         assert_close(small(kept_part(small, x), *rest), model(x, *rest))
 
 
+@A_HALF
 @given(shapes(), SEVERAL, st.sampled_from(["same", "kept"]))
 def test_saved_and_loaded(shape: Shape, settings: list[GateSetting], inputs: str) -> None:
     model, _ = gated_model(shape)
@@ -105,6 +108,7 @@ def test_saved_and_loaded(shape: Shape, settings: list[GateSetting], inputs: str
             assert record_of(loaded) == record_of(small)
 
 
+@A_HALF
 @given(shapes(), SEVERAL)
 def test_gated_equals_the_slow_oracle(shape: Shape, settings: list[GateSetting]) -> None:
     model, plan = gated_model(shape)
@@ -116,6 +120,7 @@ def test_gated_equals_the_slow_oracle(shape: Shape, settings: list[GateSetting])
         assert_same(model(*arguments), oracle(plain, plan, values, arguments), 1e-11)
 
 
+@A_HALF
 @given(shapes(), SEVERAL)
 def test_training_equals_the_slow_oracle(shape: Shape, settings: list[GateSetting]) -> None:
     """One sample serves the whole call, and its gradients are those of the equations."""
@@ -145,6 +150,7 @@ def test_training_equals_the_slow_oracle(shape: Shape, settings: list[GateSettin
             torch.testing.assert_close(fast, by_hand, rtol=1e-9, atol=1e-11)
 
 
+@A_HALF
 @given(cell_shapes(), SEVERAL)
 def test_cells_in_loops(shape: CellShape, settings: list[GateSetting]) -> None:
     model = shape.model().eval()

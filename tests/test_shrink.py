@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from grids import GateSetting, Shape, gate_settings, gated_model, shapes
+from grids import A_HALF, GateSetting, Shape, gate_settings, gated_model, shapes
 from hypothesis import given
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -355,6 +355,7 @@ def test_a_layer_that_reads_a_part_of_the_inputs_keeps_one() -> None:
     torch.testing.assert_close(small(x), expected)
 
 
+@A_HALF
 @given(shapes(), gate_settings(), gate_settings())
 def test_outputs_stay_over_the_whole_grid(
     shape: Shape, first: GateSetting, second: GateSetting
@@ -391,3 +392,56 @@ def outputs(model: nn.Module, arguments: Any) -> list[Tensor]:
 
 def any_empty(model: nn.Module) -> bool:
     return not all(gate.keep.any() for gate in thinrnn.gates(model).values())
+
+
+def test_layers_that_have_one_size_again_are_as_if_cut_at_once() -> None:
+    torch.manual_seed(0)
+    fresh, by_steps = (whole_tagger() for _ in range(2))
+    close(by_steps, {"rnn.l0": (0,)})
+    thinrnn.shrink_(by_steps)
+    assert isinstance(by_steps.rnn, thinrnn.RNNStack)
+    close(by_steps, {"rnn.l1": (1,)})
+    thinrnn.shrink_(by_steps)
+    thinrnn.cut_(fresh, thinrnn.kept(by_steps))
+    fresh.load_state_dict(by_steps.state_dict())
+    x = torch.arange(8).view(4, 2)
+    fresh.eval(), by_steps.eval()
+    torch.testing.assert_close(fresh(x), by_steps(x), rtol=0, atol=0)
+
+
+def test_gates_that_a_target_has_settled_are_folded_into_the_weights() -> None:
+    torch.manual_seed(0)
+    model = whole_tagger().double()
+    optimizer = torch.optim.ASGD(thinrnn.param_groups(model, lr=0.1, gate_lr=0.1), t0=0, lambd=0)
+    limit = thinrnn.Target(model, params=0.5, steps=3)
+    x = torch.arange(8).view(4, 2)
+    for _ in range(4):
+        (model(x).square().mean() + limit()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    before = model(x)
+    torch.testing.assert_close(model(x), before, rtol=0, atol=0)  # in training: no longer random
+    weight = model.head.weight
+    ratio = (optimizer.state[weight]["ax"] / weight).detach()
+    assert thinrnn.shrink_(model, optimizer)
+    torch.testing.assert_close(model(x), before, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(thinrnn.detach_(copy.deepcopy(model))(x), before)
+    left = thinrnn.kept(model)["rnn.l1"]
+    torch.testing.assert_close(optimizer.state[weight]["ax"] / weight, ratio[:, left])
+    again = thinrnn.Target(model, params=0.5, steps=3)  # of what is left: gates learn again
+    assert all((0 < g.open_probability).all() for g in thinrnn.gates(model).values())
+    assert not torch.equal(model(x), model(x))
+    (model(x).square().mean() + again()).backward()
+    assert all(gate.log_alpha.grad is not None for gate in thinrnn.gates(model).values())
+
+
+def whole_tagger() -> nn.Module:
+    model = Tagger()
+    plan = thinrnn.find_groups(model, torch.zeros(4, 2, dtype=torch.long))
+    return thinrnn.attach_(model, plan)
+
+
+def close(model: nn.Module, neurons: dict[str, Sequence[int]]) -> None:
+    for name, which in neurons.items():
+        with torch.no_grad():
+            thinrnn.gates(model)[name].log_alpha[list(which)] = -FAR

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from thinrnn.errors import GateError, PlanError
 from thinrnn.gate import Estimator, Gate, HardConcrete
@@ -27,6 +28,9 @@ from thinrnn.plan import Plan, named_tensors
 from thinrnn.sandbox import copy_module
 from thinrnn.scale import Scratch, scale
 from thinrnn.size import Sizes
+
+FULLY_OPEN = 1e4  # log_alpha of a gate that is exactly 1
+AVERAGES = ("ax", "average")  # under these names optimizers keep means of a parameter
 
 
 def attach_(model: nn.Module, plan: Plan, gate: Estimator | None = None) -> nn.Module:
@@ -145,6 +149,8 @@ class Attached:
         named = model.named_modules()
         self.layers = {n: layer for n, m in named if (layer := layer_of(n, m)) is not None}
         self.picks: dict[str, Pick] = {}
+        self.is_frozen = False  # gates learn no more: training uses their test-time values
+        self._folded: tuple[tuple[int, ...], bool] | None = None  # for which gates, what was seen
         self.follow(plan)
 
     def follow(self, plan: Plan) -> None:
@@ -195,11 +201,49 @@ class Attached:
         """Return the gates for one call: a fresh sample in training, the estimate in eval."""
         if not self.model.training:
             return {name: self.gates[name].value for name in groups}
+        if self.is_frozen:
+            return {name: self.gates[name].own_value.detach() for name in groups}
         drawn = self._drawn(list(groups))
         # a sample with its graph would keep the gates' gradient accumulators alive, on the stream
         # where they were made, and no CUDA graph could be captured on another
         self.last.update({name: value.detach() for name, value in drawn.items()})
         return drawn
+
+    @torch.no_grad()
+    def fold_(self, optimizers: Iterable[Optimizer]) -> None:
+        """Multiply the weights by frozen gates, which are 1 from then on and cost nothing."""
+        values = {name: gate.own_value for name, gate in self.gates.items()}
+        for reader in self.readers:
+            module, name = reader.homes[0]
+            weight = module._parameters.get(name, module._buffers.get(name))
+            assert weight is not None
+            shape = [-1 if d == reader.dim else 1 for d in range(weight.dim())]
+            factors = reader.factors(values).to(weight.dtype).view(shape)
+            weight *= factors
+            for optimizer in optimizers:  # averages of the weight; moments follow by themselves
+                for key, kept in optimizer.state.get(weight, {}).items():
+                    if key in AVERAGES:
+                        kept *= factors
+        for gate in self.gates.values():
+            gate.log_alpha = torch.where(gate.own_value > 0, FULLY_OPEN, gate.log_alpha)
+
+    def unfreeze_(self) -> None:
+        """Let the gates learn again, from the start where they had been folded away."""
+        was_folded, self.is_frozen = self.is_folded, False
+        if was_folded:
+            for gate in self.gates.values():
+                gate.log_alpha = self.estimator.start(gate.size)
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether gates learn no more and are all 1, so that they need not be applied."""
+        if not self.is_frozen:
+            return False
+        now = tuple(gate.log_alpha._version for gate in self.gates.values())
+        if self._folded is None or self._folded[0] != now:
+            are_one = all(bool((gate.own_value == 1).all()) for gate in self.gates.values())
+            self._folded = (now, are_one)
+        return self._folded[1]
 
     def _drawn(self, groups: list[str]) -> dict[str, Tensor]:
         """Return one sample per gate, all groups in one go."""
@@ -255,6 +299,8 @@ class Attached:
             self.depth = 0
         self.depth += 1
         if self.depth == 1:
+            if self.is_folded:
+                return
             with _unseen_by_checkpointing():
                 self._hang(self.readers, None, self.values(self.gates))
 
@@ -264,7 +310,8 @@ class Attached:
             self._take_off(self.readers, None)
 
     def _enter_layer(self, module: nn.Module, args: Any) -> None:
-        if self.depth == 0:  # a layer called on its own, not from the model's forward
+        if self.depth == 0 and not self.is_folded:
+            # a layer called on its own, not from the model's forward
             readers = self.of_module[module]
             groups = dict.fromkeys(g for reader in readers for g in reader.groups)
             with _unseen_by_checkpointing():

@@ -22,9 +22,10 @@ def compact(
     """Return a new small model without gates that gives the outputs of the gated one in eval.
 
     Gates are folded into the weights, then closed neurons are cut off. `round_to` rounds sizes up
-    to a multiple by keeping the best of the closed neurons. With `inputs="kept"` the small model
-    expects only the input features in `kept_inputs(small)`; otherwise it takes the same input as
-    before and picks them itself. The gated model is left as it is.
+    to a multiple by keeping the best of the closed neurons; those that `shrink_` has removed are
+    gone, so after it a size may stay below the multiple, with a warning. With `inputs="kept"` the
+    small model expects only the input features in `kept_inputs(small)`; otherwise it takes the same
+    input as before and picks them itself. The gated model is left as it is.
     """
     if round_to < 1:
         raise PlanError(f"round_to={round_to}: sizes are rounded up to a multiple of 1 or more.")
@@ -34,7 +35,7 @@ def compact(
     is_open = {name: gate.keep for name, gate in gated.gates.items()}
     keep, remarks = neurons_to_keep(gated, is_open, round_to=round_to)
     for remark in remarks:
-        warnings.warn(f"{remark}; the best is kept, so that the model still runs.", stacklevel=2)
+        warnings.warn(f"{remark}.", stacklevel=2)
     return small_copy(gated, keep, inputs=inputs)
 
 
@@ -43,7 +44,7 @@ def small_copy(gated: Attached, keep: Keep, *, inputs: str = "same") -> nn.Modul
     positions = kept_positions(gated.model, gated.plan, keep)
     small = gated.copy_without(_small_tensors(gated, positions))
     small, _ = follow_tensors(small, set(positions))
-    small = restore_rnns(small, gated.rnns())
+    small, _ = restore_rnns(small, gated.rnns())
     total = {name: gated.gates[name].origin.cpu()[kept] for name, kept in keep.items()}
     full_inputs = inputs == "same"
     set_picks_(small, make_picks(gated.layers, gated.first_plan, total, full_inputs=full_inputs))

@@ -72,13 +72,20 @@ def follow_tensors(model: nn.Module, names: set[str]) -> tuple[nn.Module, dict[s
     return model, renamed
 
 
-def restore_rnns(model: nn.Module, names: Iterable[str]) -> nn.Module:
-    """Turn stacks that were RNNs of torch, and have one size again, back into such."""
+def restore_rnns(model: nn.Module, names: Iterable[str]) -> tuple[nn.Module, dict[str, str]]:
+    """Turn stacks that were RNNs of torch, and have one size again, back into such.
+
+    Return the model and the parameters that are now called otherwise.
+    """
+    renamed: dict[str, str] = {}
     for name in names:
         module = model.get_submodule(name)
         if isinstance(module, RNNStack) and (rnn := module.to_rnn()) is not None:
+            prefix = f"{name}." if name else ""
+            new_to_old = RNNStack.parameter_names(rnn)
+            renamed |= {prefix + old: prefix + new for new, old in new_to_old.items()}
             model = _exchange(model, module, rnn)
-    return model
+    return model, renamed
 
 
 def plan_after(plan: Plan, positions: Positions, keep: Keep, renamed: dict[str, str]) -> Plan:

@@ -8,7 +8,15 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from thinrnn.attach import Attached, attached
-from thinrnn.cut import Keep, follow_tensors, kept_positions, need_root_stays, plan_after, select
+from thinrnn.cut import (
+    Keep,
+    follow_tensors,
+    kept_positions,
+    need_root_stays,
+    plan_after,
+    restore_rnns,
+    select,
+)
 from thinrnn.errors import PlanError, ThinRNNError
 from thinrnn.keep import neurons_to_keep
 from thinrnn.plan import named_tensors
@@ -19,13 +27,16 @@ def shrink_(model: nn.Module, optimizer: Optimizer | Sequence[Optimizer] | None 
 
     Parameters keep their identity, so the optimizer goes on; its state (momentum, Adam's moments,
     ASGD's averages) is cut along with them. Training goes on as before, faster. An `nn.LSTM` whose
-    layers get unequal sizes becomes an `RNNStack`, so its parameters get other names.
+    layers get unequal sizes becomes an `RNNStack`, so its parameters get other names. Once a
+    `Target` has made its choice, the gates are folded into the weights as well.
     """
     gated = attached(model)
     keep, _ = neurons_to_keep(gated, {n: gate.own_value > 0 for n, gate in gated.gates.items()})
     removed = sum(gate.size - len(keep[name]) for name, gate in gated.gates.items())
     if removed:
         keep_only_(gated, keep, _listed(optimizer))
+    if gated.is_frozen and not gated.is_folded:
+        gated.fold_(_listed(optimizer))
     return removed
 
 
@@ -81,6 +92,9 @@ def keep_only_(gated: Attached, keep: Keep, optimizers: Sequence[Optimizer]) -> 
             _cut_states(optimizer.state.get(tensor, {}), where)
         _replace_data(tensor, where)
     _, renamed = follow_tensors(model, set(positions))
+    # what is left decides on the modules, not the way there: a stack may have one size again
+    _, back = restore_rnns(model, gated.rnns())
+    renamed = back | {old: back.get(new, new) for old, new in renamed.items()}
     gated.last.clear()
     gated.follow(plan_after(gated.plan, positions, keep, renamed))
 

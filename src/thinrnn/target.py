@@ -30,9 +30,11 @@ class Target:
 
     Call it once per training step and add the result to the loss. Over `steps` calls the limit is
     lowered geometrically from the full size; at each point the neurons stay open that stand
-    highest in their group, by their gates, for what they cost, and the others are closed. In eval,
-    and for `compact`, the model always obeys the final limit: its size ends at most 2 % below it
-    and never above, as far as whole neurons allow. No group loses all its neurons.
+    highest in their group, by their gates, for what they cost, and the others are closed. After
+    that the choice is final: gates no longer learn and are no longer random, and `shrink_` folds
+    them into the weights, so that the rest of the training costs what a small plain model costs.
+    In eval, and for `compact`, the model always obeys the final limit: its size ends at most 2 %
+    below it and never above, as far as whole neurons allow. No group loses all its neurons.
 
         limit = Target(model, params=0.10, steps=2000)
         loss = criterion(model(x), y) + limit()
@@ -58,14 +60,19 @@ class Target:
         }
         self._is_ignored = False
         self._allowed: tuple[tuple[int, ...], Masks] | None = None
+        self.gated.unfreeze_()
         for gate in self.gated.gates.values():
             gate.restrict = self._allow
 
     @property
     def limit(self) -> float:
         """The size that is allowed at this step of the training."""
-        part = (self.step / self.steps - WARM_UP) / (1 - WARM_UP)
-        return self.full * math.pow(self.goal / self.full, min(max(part, 0.0), 1.0))
+        return self.full * math.pow(self.goal / self.full, self.progress_at(self.step))
+
+    def progress_at(self, step: int) -> float:
+        """Return how far the limit has come down at a step, from 0 to 1, in equal factors."""
+        part = (step / self.steps - WARM_UP) / (1 - WARM_UP)
+        return min(max(part, 0.0), 1.0)
 
     @property
     def is_settled(self) -> bool:
@@ -76,7 +83,11 @@ class Target:
         """Return what to add to the loss, and close the gates that no longer fit."""
         self.step += 1
         every = max(1, self.steps // LOOKS)
-        if self.step % every == 0 or self.step == self.steps:
+        is_due = self.step % every == 0 and self.limit < self.full
+        if self.step == self.steps:
+            self.settle_()
+            self.gated.is_frozen = True
+        elif is_due and not self.is_settled:
             self.settle_(self.limit)
         return torch.zeros((), device=next(iter(self.gated.gates.values())).log_alpha.device)
 
@@ -156,4 +167,5 @@ class Target:
         """Go on from a checkpoint."""
         self.step = int(state["step"])
         self.worth = {name: row.double().cpu() for name, row in state["worth"].items()}
+        self.gated.is_frozen = self.is_settled
         self._allowed = None

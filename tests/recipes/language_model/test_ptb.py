@@ -70,7 +70,7 @@ def test_penalties_of_the_ablation_are_the_papers():
 
 def test_penalties_name_matrices_that_the_model_has():
     settings = with_values(ptb.ablation(1), {"embedding": 4, "hidden": (5, 5)})
-    model = build_model(settings, "gated", dense_shape(settings), 10)
+    model = build_model(settings, dense_shape(settings), 10)
     assert settings.l0.keys() <= dict(model.named_parameters()).keys()
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import thinrnn
+from thinrnn.plan import Plan
 from thinrnn.recipes.language_model.corpus import Text
 from thinrnn.recipes.language_model.data import EOS
 from thinrnn.recipes.language_model.evaluate import mean_loss, perplexity
@@ -14,7 +15,12 @@ from thinrnn.recipes.language_model.fit import Fitting
 from thinrnn.recipes.language_model.gate_log import kept_in, pattern
 from thinrnn.recipes.language_model.load import save_model
 from thinrnn.recipes.language_model.model import example_tokens
-from thinrnn.recipes.language_model.phases import Shape, build_training, model_arguments
+from thinrnn.recipes.language_model.phases import (
+    Shape,
+    build_model,
+    build_training,
+    model_arguments,
+)
 from thinrnn.recipes.language_model.settings import Settings
 from thinrnn.recipes.language_model.training import Training, set_weights_
 from thinrnn.run import RunFolder
@@ -25,11 +31,13 @@ from thinrnn.save import Precision
 FOLDERS = {"dense": "dense", "gated": "model", "control": "control"}
 
 
-def finish_phase(fitting: Fitting, shape: Shape, device: torch.device) -> dict[str, Any]:
+def finish_phase(
+    fitting: Fitting, shape: Shape, plan: Plan | None, device: torch.device
+) -> dict[str, Any]:
     """Write the model and the summary of a phase, and return the summary."""
     training, run, text = fitting.training, fitting.run, fitting.text
     settings, phase = training.settings, training.phase
-    model, extra = best_model(training, shape, text, run)
+    model, extra = best_model(training, shape, plan, text, run)
     if phase == "dense":
         plan = thinrnn.find_groups(model, example_tokens())
         neurons = {group.name: group.size for group in plan.groups}
@@ -60,11 +68,11 @@ def finish_phase(fitting: Fitting, shape: Shape, device: torch.device) -> dict[s
 
 
 def best_model(
-    training: Training, shape: Shape, text: Text, run: RunFolder
+    training: Training, shape: Shape, plan: Plan | None, text: Text, run: RunFolder
 ) -> tuple[nn.Module, dict[str, Any]]:
     """Return the model to keep, on the CPU, and what only a pruned one has to tell."""
     cpu = torch.device("cpu")
-    again, plan = build_training(training.settings, training.phase, shape, text, cpu)
+    again, _ = build_training(training.settings, training.phase, shape, text, cpu, plan)
     assert training.best is not None
     set_weights_(again.model, again.penalty, training.best)
     again.model.eval()
@@ -72,8 +80,8 @@ def best_model(
         return again.model, {}
     small, difference = compact_and_verify(again.model, text)
     kept = kept_in(again.model)
-    fresh, _ = build_training(training.settings, "dense", shape, text, cpu)
-    write_json(run.path / "pattern.json", pattern(fresh.model, plan, kept))
+    whole = build_model(training.settings, shape, len(text.vocabulary))
+    write_json(run.path / "pattern.json", pattern(whole, plan, kept))
     neurons = {name: len(left) for name, left in kept.items()}
     return small, {"neurons": neurons, "difference": difference}
 

@@ -10,35 +10,35 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-Step = Callable[[Tensor, Tensor], None]
+Step = Callable[..., None]
 WARMUP = 3
 
 
 class GraphedStep:
-    """Calls `step(x, y)`, from the fourth call on as a graph; `step` works on fixed tensors."""
+    """Calls `step(*inputs)`, from the fourth call on as a graph; `step` works on fixed tensors."""
 
-    def __init__(self, step: Step, x: Tensor, y: Tensor) -> None:
+    def __init__(self, step: Step, *inputs: Tensor) -> None:
         self.step = step
-        self.x, self.y = x.clone(), y.clone()
+        self.inputs = [tensor.clone() for tensor in inputs]
         self.stream = torch.cuda.Stream()
         self.graph: torch.cuda.CUDAGraph | None = None
         self.calls = 0
 
-    def __call__(self, x: Tensor, y: Tensor) -> None:
-        if x.shape != self.x.shape:
-            self.step(x, y)
+    def __call__(self, *inputs: Tensor) -> None:
+        if inputs[0].shape != self.inputs[0].shape:
+            self.step(*inputs)
             return
-        self.x.copy_(x)
-        self.y.copy_(y)
+        for own, given in zip(self.inputs, inputs, strict=True):
+            own.copy_(given)
         if self.graph is None and self.calls >= WARMUP:
             self.graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self.graph):
-                self.step(self.x, self.y)
+                self.step(*self.inputs)
         if self.graph is not None:
             self.graph.replay()
             return
         self.calls += 1
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
-            self.step(self.x, self.y)
+            self.step(*self.inputs)
         torch.cuda.current_stream().wait_stream(self.stream)

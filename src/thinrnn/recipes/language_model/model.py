@@ -1,19 +1,41 @@
 """The language model: plain torch, as a user would write it."""
 
+import contextlib
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from thinrnn.rnn_stack import RNNStack
+
 CELLS: dict[str, Callable[..., nn.RNNBase]] = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
+
+
+@dataclass(frozen=True)
+class Dropouts:
+    """What is dropped in training, as probabilities."""
+
+    word: float = 0.0  # whole words of the embedding
+    input: float = 0.0  # after the embedding
+    layer: float = 0.0  # between layers
+    output: float = 0.0  # before the output layer
+    weight: float = 0.0  # entries of the recurrent matrices
+
+    def scaled(self, factor: float) -> "Dropouts":
+        """Return all of them times a factor."""
+        parts = (self.word, self.input, self.layer, self.output, self.weight)
+        return Dropouts(*(factor * part for part in parts))
 
 
 class LanguageModel(nn.Module):
     """Embedding, recurrent layers, output; dropout before, between and after the layers.
 
     `model(tokens, state)` takes tokens (T, B) and returns logits (T, B, V) and the next state.
+    With `locked`, a dropout mask is the same for all steps of a call.
     """
 
     def __init__(
@@ -24,20 +46,21 @@ class LanguageModel(nn.Module):
         embedding: int = 400,
         hidden: tuple[int, ...] = (400, 400),
         tied: bool = False,
-        dropout: float = 0.0,
+        locked: bool = False,
+        dropouts: Dropouts | None = None,
         init_range: float | None = None,
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, embedding)
-        self.drop = nn.Dropout(dropout)
+        self.locked = locked
         self.rnn: nn.Module
-        if len(set(hidden)) == 1:
-            between = dropout if len(hidden) > 1 else 0.0  # torch warns about it after one layer
-            self.rnn = CELLS[cell](embedding, hidden[0], num_layers=len(hidden), dropout=between)
+        if has_one_module(hidden, locked):
+            self.rnn = CELLS[cell](embedding, hidden[0], num_layers=len(hidden))
         else:
             sizes = itertools.pairwise((embedding, *hidden))
             self.rnn = nn.ModuleList(CELLS[cell](m, n) for m, n in sizes)
         self.decoder = nn.Linear(hidden[-1], vocabulary)
+        self.set_dropouts(dropouts or Dropouts())
         if init_range is not None:
             nn.init.uniform_(self.embedding.weight, -init_range, init_range)
             nn.init.uniform_(self.decoder.weight, -init_range, init_range)
@@ -45,23 +68,62 @@ class LanguageModel(nn.Module):
         if tied:
             self.decoder.weight = self.embedding.weight
 
+    def set_dropouts(self, dropouts: Dropouts) -> None:
+        """Drop so much from now on."""
+        self.dropouts = dropouts
+        if isinstance(self.rnn, nn.RNNBase | RNNStack) and self.rnn.num_layers > 1:
+            self.rnn.dropout = dropouts.layer
+
     def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        x = self.drop(self.embedding(tokens))  # (T, B, E)
-        if isinstance(self.rnn, nn.ModuleList):
-            x, state = layer_by_layer(self.rnn, self.drop, x, state)
-        else:
-            x, state = self.rnn(x, state)
-        return self.decoder(self.drop(x)), state  # (T, B, V)
+        p = self.dropouts
+        x = self.embedding(tokens)  # (T, B, E)
+        if self.training and p.word:
+            words = F.dropout(x.new_ones(self.embedding.num_embeddings, 1), p.word)
+            x = x * words[tokens]
+        x = self.drop(x, p.input)
+        with dropped_weights(self.rnn, p.weight if self.training else 0.0):
+            if isinstance(self.rnn, nn.ModuleList):
+                x, state = self.layer_by_layer(self.rnn, x, state)
+            else:
+                x, state = self.rnn(x, state)
+        return self.decoder(self.drop(x, p.output)), state  # (T, B, V)
+
+    def layer_by_layer(self, layers: nn.ModuleList, x: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Return what one torch module would return if its layers could have unequal sizes."""
+        states = [None] * len(layers) if state is None else list(state)
+        for i, layer in enumerate(layers):
+            x, states[i] = layer(x if i == 0 else self.drop(x, self.dropouts.layer), states[i])
+        return x, states
+
+    def drop(self, x: Tensor, p: float) -> Tensor:
+        if not self.training or not p:
+            return x
+        if self.locked:
+            return x * F.dropout(x.new_ones(1, *x.shape[1:]), p)
+        return F.dropout(x, p)
 
 
-def layer_by_layer(
-    layers: nn.ModuleList, drop: nn.Module, x: Tensor, state: Any
-) -> tuple[Tensor, Any]:
-    """Return what one torch module would return if its layers could have unequal sizes."""
-    states = [None] * len(layers) if state is None else list(state)
-    for i, layer in enumerate(layers):
-        x, states[i] = layer(x if i == 0 else drop(x), states[i])
-    return x, states
+def has_one_module(hidden: tuple[int, ...], locked: bool) -> bool:
+    """Return whether all layers are one module of torch, which has one size and its own dropout."""
+    return len(set(hidden)) == 1 and not locked
+
+
+@contextlib.contextmanager
+def dropped_weights(rnn: nn.Module, p: float) -> Iterator[None]:
+    """Inside `with`, entries of the recurrent matrices are dropped with probability p."""
+    cells = [module for module in rnn.modules() if isinstance(module, nn.RNNBase)] if p else []
+    whole = [cell._flat_weights for cell in cells]
+    for cell, weights in zip(cells, whole, strict=True):
+        named = zip(cell._flat_weights_names, weights, strict=True)
+        cell._flat_weights = [
+            F.dropout(weight, p) if weight is not None and name.startswith("weight_hh") else weight
+            for name, weight in named
+        ]
+    try:
+        yield
+    finally:
+        for cell, weights in zip(cells, whole, strict=True):
+            cell._flat_weights = weights
 
 
 def example_tokens(batch: int = 2, steps: int = 3, device: torch.device | None = None) -> Tensor:

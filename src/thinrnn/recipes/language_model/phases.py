@@ -11,7 +11,12 @@ import thinrnn
 from thinrnn.plan import Plan
 from thinrnn.recipes.language_model.corpus import Text
 from thinrnn.recipes.language_model.data import streams
-from thinrnn.recipes.language_model.model import LanguageModel, example_tokens
+from thinrnn.recipes.language_model.model import (
+    Dropouts,
+    LanguageModel,
+    example_tokens,
+    has_one_module,
+)
 from thinrnn.recipes.language_model.settings import Settings
 from thinrnn.recipes.language_model.training import Penalty, Training
 
@@ -31,7 +36,7 @@ def dense_shape(settings: Settings) -> Shape:
 def shape_of(settings: Settings, neurons: dict[str, int]) -> Shape:
     """Return the shape that is left, from neurons by group; coupled groups are joined by "+"."""
     sizes = {part: size for name, size in neurons.items() for part in name.split("+")}
-    layer = "rnn.l{}" if len(set(settings.hidden)) == 1 else "rnn.{}.l0"
+    layer = "rnn.l{}" if has_one_module(settings.hidden, settings.locked) else "rnn.{}.l0"
     return Shape(
         sizes.get("embedding", settings.embedding),
         tuple(sizes.get(layer.format(i), size) for i, size in enumerate(settings.hidden)),
@@ -46,41 +51,59 @@ def model_arguments(settings: Settings, shape: Shape, vocabulary: int) -> dict[s
         "embedding": shape.embedding,
         "hidden": shape.hidden,
         "tied": settings.tied,
+        "locked": settings.locked,
     }
 
 
-def build_model(settings: Settings, phase: str, shape: Shape, vocabulary: int) -> LanguageModel:
-    """Return a new model of a phase with weights from the run's seed."""
+def dropouts(settings: Settings) -> Dropouts:
+    """Return what the dense model drops in training."""
+    p = settings.dropout
+    return Dropouts(
+        word=settings.word_dropout,
+        input=p if settings.input_dropout is None else settings.input_dropout,
+        layer=p if settings.layer_dropout is None else settings.layer_dropout,
+        output=p,
+        weight=settings.weight_dropout,
+    )
+
+
+def build_model(settings: Settings, shape: Shape, vocabulary: int) -> LanguageModel:
+    """Return a new model with weights from the run's seed."""
     torch.manual_seed(settings.seed)
-    dropout = settings.dropout
-    if phase != "dense" and settings.small_dropout is not None:
-        dropout = settings.small_dropout
     arguments = model_arguments(settings, shape, vocabulary)
-    return LanguageModel(**arguments, dropout=dropout, init_range=settings.init_range)
+    return LanguageModel(**arguments, dropouts=dropouts(settings), init_range=settings.init_range)
 
 
-def add_gates(settings: Settings, model: nn.Module, steps: int) -> tuple[Plan, Penalty]:
-    """Put gates on a dense model; return its plan and the penalty that closes them."""
-    device = next(model.parameters()).device
-    plan = thinrnn.find_groups(model, example_tokens(device=device))
+def add_gates(settings: Settings, model: nn.Module, plan: Plan, steps: int) -> Penalty:
+    """Put gates on a dense model; return the penalty that closes them."""
     thinrnn.attach_(model, plan, gate=thinrnn.HardConcrete(mean=settings.gate_mean))
     if settings.l0 is not None:
-        return plan, thinrnn.L0(model, weight=settings.l0)
+        return thinrnn.L0(model, weight=settings.l0)
     steps = math.ceil(settings.target_time * steps)
     if settings.target_macs is not None:
-        return plan, thinrnn.Target(model, macs=settings.target_macs, steps=steps)
-    return plan, thinrnn.Target(model, params=settings.target_params, steps=steps)
+        return thinrnn.Target(model, macs=settings.target_macs, steps=steps)
+    return thinrnn.Target(model, params=settings.target_params, steps=steps)
 
 
 def build_training(
-    settings: Settings, phase: str, shape: Shape, text: Text, device: torch.device
+    settings: Settings,
+    phase: str,
+    shape: Shape,
+    text: Text,
+    device: torch.device,
+    plan: Plan | None = None,
 ) -> tuple[Training, Plan | None]:
-    """Return the training of a phase at its first step, and the plan of the gated model."""
+    """Return the training of a phase at its first step, and the plan of the gated model.
+
+    The plan is found here unless it is given.
+    """
     data = streams(text.train, settings.batch).to(device)
-    model = build_model(settings, phase, shape, len(text.vocabulary)).to(device)
-    plan, penalty = None, None
+    model = build_model(settings, shape, len(text.vocabulary)).to(device)
+    penalty = None
     if phase == "gated":
+        if plan is None:
+            plan = thinrnn.find_groups(model, example_tokens(device=device))
         bptt = min(settings.bptt, len(data) - 1)
         steps = settings.epochs * math.ceil((len(data) - 1) / bptt)
-        plan, penalty = add_gates(settings, model, steps)
+        penalty = add_gates(settings, model, plan, steps)
     return Training(settings, phase, model, penalty, data), plan

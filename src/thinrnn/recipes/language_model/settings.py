@@ -31,9 +31,19 @@ class Settings:
     dropout: float = setting(
         0.5, "after embedding, between layers, before output", least=0, most=0.95
     )
+    input_dropout: float | None = setting(
+        None, "after the embedding; none: like dropout", least=0, most=0.95
+    )
+    layer_dropout: float | None = setting(
+        None, "between layers; none: like dropout", least=0, most=0.95
+    )
+    word_dropout: float = setting(0.0, "of whole words of the embedding", least=0, most=0.95)
+    weight_dropout: float = setting(0.0, "of entries of the recurrent matrices", least=0, most=0.95)
+    locked: bool = setting(False, "one dropout mask for all steps of a window")
     small_dropout: float | None = setting(
         None,
-        "dropout of the gated model and its control; none: like the dense one",
+        "dropout of the small model and its control, the others in proportion; gates close from "
+        "dropout to this one; none: like the dense one",
         least=0,
         most=0.95,
     )
@@ -61,6 +71,10 @@ class Settings:
     average_from: int | None = setting(
         None, "'nt-asgd': average from this epoch at the latest", least=0
     )
+    distill: float = setting(
+        0.0, "part of the loss that a trained model gives (gated and control)", least=0, most=1
+    )
+    teacher: str = setting("", "folder of that model; left out: the dense one of this run")
     patience: int = setting(0, "stop after so many epochs without a better one; 0: never", least=0)
 
     # Pruning
@@ -117,6 +131,10 @@ class Settings:
             )
         if not self.phases or list(self.phases) != [p for p in PHASES if p in self.phases]:
             raise InputError(f"phases must be some of {', '.join(PHASES)}, in this order.")
+        if self.small_dropout and not self.dropout:
+            raise InputError("small_dropout needs a dropout that it is a part of: set both.")
+        if self.distill and not self.teacher and "dense" not in self.phases:
+            raise InputError("distill needs a teacher: add dense to phases, or set teacher=FOLDER.")
         if "control" in self.phases and "gated" not in self.phases:
             raise InputError(
                 "a control needs the gated run whose shape it has: add gated to phases."

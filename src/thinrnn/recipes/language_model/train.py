@@ -12,6 +12,7 @@ from thinrnn.recipes.language_model.finish import finish_phase, time_models
 from thinrnn.recipes.language_model.fit import Fitting
 from thinrnn.recipes.language_model.phases import Shape, build_training, dense_shape, shape_of
 from thinrnn.recipes.language_model.settings import Settings
+from thinrnn.recipes.language_model.teacher import load_teacher, soft_targets
 from thinrnn.recipes.settings import as_json, changed, with_values
 from thinrnn.run import InputError, RunFolder
 from thinrnn.run.environment import command_line, environment
@@ -88,11 +89,16 @@ def train(
             if run.summary(SUMMARY[phase]) is not None:
                 continue
             shape = shape_for(phase, settings, run)
-            training, _ = build_training(settings, phase, shape, text, device)
+            training, plan = build_training(settings, phase, shape, text, device)
+            if settings.distill and phase != "dense":
+                folder = Path(settings.teacher) if settings.teacher else run.path / "dense"
+                progress.line(f"{phase}: reading the training text with the teacher, {folder.name}")
+                teacher = load_teacher(folder, text).to(device)
+                training.soft = soft_targets(teacher, training.streams)
             fitting = Fitting(training, text, run, metrics, progress, watch)
             fitting.resume()
             fitting.finish(stop)
-            finish_phase(fitting, shape, device)
+            finish_phase(fitting, shape, plan, device)
             if phase != "gated":  # its last checkpoint is what `thinrnn compact` reads
                 run.checkpoints.drop(phase)
         time_models(run, settings, progress)

@@ -15,8 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import thinrnn
+from thinrnn.attach import attached
 from thinrnn.recipes.language_model.graphs import GraphedStep, Step
+from thinrnn.recipes.language_model.model import LanguageModel
 from thinrnn.recipes.language_model.settings import Settings
+from thinrnn.recipes.language_model.teacher import SoftTargets, distilled_loss
 from thinrnn.recipes.optimizer import WeightsAndGates
 from thinrnn.recipes.schedule import lr_factor
 from thinrnn.run.packing import all_finite
@@ -33,15 +36,17 @@ class Training:
         self,
         settings: Settings,
         phase: str,
-        model: nn.Module,
+        model: LanguageModel,
         penalty: Penalty | None,
         streams: Tensor,
     ) -> None:
         self.settings = settings
         self.phase = phase
         self.model = model
+        self.dropouts = model.dropouts  # of the dense model
         self.penalty = penalty
         self.streams = streams  # (L, B) int32
+        self.soft: SoftTargets | None = None
         self.optimizer = make_optimizer(settings, model)
         self.bptt = min(settings.bptt, len(streams) - 1)
         self.epoch_steps = math.ceil((len(streams) - 1) / self.bptt)
@@ -61,6 +66,7 @@ class Training:
         self.bad_epochs = 0
         self.stopped = False
         self.run_step: Step = self.train_step
+        self.set_dropout()
 
     @property
     def epoch_is_over(self) -> bool:
@@ -93,11 +99,14 @@ class Training:
         end = min(self.place + self.bptt, len(self.streams) - 1)
         x = self.streams[self.place : end].long()
         y = self.streams[self.place + 1 : end + 1].long()
+        soft = () if self.soft is None else self.soft.between(self.place, end)
         if self.step_can_be_graphed and self.run_step == self.train_step and self.state is not None:
-            self.run_step = GraphedStep(self.train_step, x, y)
+            self.run_step = GraphedStep(self.train_step, x, y, *soft)
         if isinstance(self.penalty, thinrnn.Target):
             self.penalty()  # closes gates from the host, which no graph can do
-        self.run_step(x, y)
+            if self.penalty.step == self.penalty.steps:  # gates are no longer drawn
+                self.run_step = self.train_step
+        self.run_step(x, y, *soft)
         self.place = end
         self.step += 1
 
@@ -105,12 +114,12 @@ class Training:
     def step_can_be_graphed(self) -> bool:
         return self.settings.cuda_graphs and self.streams.is_cuda
 
-    def train_step(self, x: Tensor, y: Tensor) -> None:
-        """Forward, backward, clip, update; x and y are (T, B)."""
+    def train_step(self, x: Tensor, y: Tensor, *soft: Tensor) -> None:
+        """Forward, backward, clip, update; x and y are (T, B), soft targets (T, B, TOP)."""
         self.optimizer.zero_grad(set_to_none=True)
         with arithmetic(self.settings, x.device):
             logits, state = self.model(x, self.state)
-            loss = F.cross_entropy(logits.flatten(0, 1), y.flatten())
+            loss = self.loss(logits, y, *soft)
         penalty = self.penalty() if isinstance(self.penalty, thinrnn.L0) else loss.new_zeros(())
         (loss + penalty).backward()
         if self.settings.clip:
@@ -120,6 +129,11 @@ class Training:
         sums = torch.stack([loss.detach().float(), penalty.detach().float()]) * len(x)
         self.epoch_sums += sums
         self.log_sums += sums
+
+    def loss(self, logits: Tensor, y: Tensor, *soft: Tensor) -> Tensor:
+        if soft:
+            return distilled_loss(logits, y, (soft[0], soft[1]), self.settings.distill)
+        return F.cross_entropy(logits.flatten(0, 1), y.flatten())
 
     def _carry(self, state: Any) -> None:
         if self.state is None:
@@ -139,6 +153,19 @@ class Training:
                 tensor.zero_()
         else:
             self.state = None
+        self.set_dropout()
+
+    def set_dropout(self) -> None:
+        """Drop what this epoch asks for: less and less while a target closes gates."""
+        s = self.settings
+        small = 1.0 if s.small_dropout is None else s.small_dropout / max(s.dropout, 1e-9)
+        part = 0.0 if self.phase == "dense" else 1.0
+        if isinstance(self.penalty, thinrnn.Target):
+            part = self.penalty.progress_at(self.epoch * self.epoch_steps)
+        wanted = self.dropouts.scaled(1 + (small - 1) * part)
+        if wanted != self.model.dropouts:
+            self.model.set_dropouts(wanted)
+            self.changed()
 
     def changed(self) -> None:
         """Shapes or kernels are new: forget what was captured from the old ones."""
@@ -148,7 +175,9 @@ class Training:
     def shrink(self) -> None:
         """Remove closed neurons from the model and from the optimizer's state."""
         self.optimizer.zero_grad(set_to_none=True)
-        if thinrnn.shrink_(self.model, self.optimizer):
+        was_folded = attached(self.model).is_folded
+        removed = thinrnn.shrink_(self.model, self.optimizer)
+        if removed or attached(self.model).is_folded != was_folded:
             self.changed()
 
     def take_log(self) -> tuple[float, float]:
@@ -185,12 +214,13 @@ class Training:
         device = self.streams.device
         set_weights_(self.model, self.penalty, saved["model"])
         self.optimizer.restore_(saved["optimizer"], names_of(self.model))
-        self.state = map_tensors(saved["state"], lambda t: t.to(device))
         self.epoch_sums.copy_(saved["epoch_sums"])
         self.log_sums.copy_(saved["log_sums"])
         self.best = saved["best"]
         for name in _PLAIN:
             setattr(self, name, saved[name])
+        self.set_dropout()
+        self.state = map_tensors(saved["state"], lambda t: t.to(device))
         set_random_state_(saved["random"])
 
 

@@ -429,7 +429,7 @@ def test_gates_that_a_target_has_settled_are_folded_into_the_weights() -> None:
     left = thinrnn.kept(model)["rnn.l1"]
     torch.testing.assert_close(optimizer.state[weight]["ax"] / weight, ratio[:, left])
     again = thinrnn.Target(model, params=0.5, steps=3)  # of what is left: gates learn again
-    assert all((0 < g.open_probability).all() for g in thinrnn.gates(model).values())
+    assert all((g.open_probability > 0).all() for g in thinrnn.gates(model).values())
     assert not torch.equal(model(x), model(x))
     (model(x).square().mean() + again()).backward()
     assert all(gate.log_alpha.grad is not None for gate in thinrnn.gates(model).values())

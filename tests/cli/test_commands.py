@@ -198,7 +198,7 @@ def test_doctor_prunes_a_tiny_model(call):
 
 
 COMMANDS = ["demo", "data", "train", "eval", "compact", "bench", "report", "list", "doctor"]
-COMMANDS += ["generate"]
+COMMANDS += ["generate", "publish"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

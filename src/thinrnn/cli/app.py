@@ -12,6 +12,7 @@ from thinrnn.cli.doctor import doctor
 from thinrnn.cli.eval import evaluate
 from thinrnn.cli.generate import generate
 from thinrnn.cli.list import list_all
+from thinrnn.cli.publish import publish
 from thinrnn.cli.report import report
 from thinrnn.cli.train import train
 from thinrnn.version import __version__
@@ -53,5 +54,6 @@ for name, command, example in (
     ("list", list_all, "thinrnn list runs"),
     ("doctor", doctor, "thinrnn doctor"),
     ("generate", generate, 'thinrnn generate runs/demo --prompt "the value of"'),
+    ("publish", publish, "thinrnn publish runs/ptb-paper --to results --store int8"),
 ):
     app.command(name, epilog=f"Example: {example}")(command)

@@ -28,7 +28,7 @@ def evaluate(
 
     found = find_model(path, kind)
     texts = recipes.part(found.recipe, "texts")
-    files = {} if data is None else texts.find_texts(data, ("valid", "test"))
+    files = {} if data is None else texts.find_texts(data)
     files |= {name: file for name, file in (("valid", valid), ("test", test)) if file is not None}
     if not files and found.run is None:
         raise InputError(f"{path} does not say on which text: give --data DIR or --valid FILE.")

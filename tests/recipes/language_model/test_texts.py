@@ -1,5 +1,6 @@
 """Folders of text: a public corpus is taken as published or not at all."""
 
+import dataclasses
 import hashlib
 
 import pytest
@@ -14,7 +15,7 @@ CONTENTS = {
     "valid": "the cat\n",
     "test": "a dog\nsat\n",
 }
-COUNTS = {"train": 40, "valid": 3, "test": 5}
+FACTS = texts.Facts({"train": 40, "valid": 3, "test": 5}, words=6, fingerprint="1234")
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def corpus(tmp_path, monkeypatch):
         files.append(corpora.PublicFile(name, "", len(content), sha256))
     small = corpora.Corpus("ptb", "Penn Treebank", tuple(files))
     monkeypatch.setitem(corpora.CORPORA, "ptb", small)
-    monkeypatch.setitem(texts.COUNTS, "ptb", (COUNTS, 6))
+    monkeypatch.setitem(texts.FACTS, "ptb", FACTS)
     return folder
 
 
@@ -59,11 +60,12 @@ def test_a_missing_file_or_folder_is_said(corpus):
 
 
 def test_tokens_and_words_are_counted_by_our_own_reader(corpus, monkeypatch):
-    monkeypatch.setitem(texts.COUNTS, "ptb", ({**COUNTS, "test": 6}, 6))
+    tokens = {**FACTS.tokens, "test": 6}
+    monkeypatch.setitem(texts.FACTS, "ptb", dataclasses.replace(FACTS, tokens=tokens))
     with pytest.raises(InputError, match=r"ptb\.test\.txt has 5 tokens, not 6"):
         texts_in(corpus, "ptb")
-    monkeypatch.setitem(texts.COUNTS, "ptb", (COUNTS, 7))
-    with pytest.raises(InputError, match=r"ptb\.train\.txt has 6 different words, not 7"):
+    monkeypatch.setitem(texts.FACTS, "ptb", dataclasses.replace(FACTS, words=7))
+    with pytest.raises(InputError, match=r"ptb\.train\.txt has 6 words, not 7"):
         texts_in(corpus, "ptb")
 
 
@@ -82,7 +84,7 @@ def test_other_texts_are_found_by_their_names(tmp_path):
 
 
 def test_the_published_facts_are_the_papers():
-    counts, words = texts.COUNTS["ptb"]
-    assert list(counts.values()) == [929_589, 73_760, 82_430] and words == 10_000
-    assert [file.name for file in corpora.PTB.files] == [f"ptb.{part}.txt" for part in counts]
+    facts = texts.FACTS["ptb"]
+    assert list(facts.tokens.values()) == [929_589, 73_760, 82_430] and facts.words == 10_000
+    assert [file.name for file in corpora.PTB.files] == [f"ptb.{p}.txt" for p in facts.tokens]
     assert all(len(file.sha256) == 64 for file in corpora.PTB.files)

@@ -1,0 +1,85 @@
+"""Rows against what was found: in plain words, better or worse, reached or missed."""
+
+import itertools
+from dataclasses import dataclass
+
+from thinrnn.results.read import Figures, Results, millions
+from thinrnn.results.rows import Row
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is good and what is not about a row; both are empty while nothing was asked of it."""
+
+    good: tuple[str, ...] = ()
+    bad: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "; ".join([*(f"**{text}**" for text in self.bad), *self.good]) or "reported"
+
+
+def judge(row: Row, results: Results) -> Verdict | None:
+    """Return the verdict on a row, or None if it was not run."""
+    ours = results.figures(row.name, row.kind)
+    if ours is None:
+        return None
+    good: list[str] = []
+    bad: list[str] = []
+    if row.paper is not None:
+        mean, theirs = ours.mean(row.compare), row.paper.mean(row.compare)
+        text, worse = compared(mean, theirs, "the paper", row.compare)
+        (bad if worse else good).append(text)
+    missed = list(_missed(row, ours))
+    bad += missed
+    if row.beats is not None:
+        kind, margin = row.beats
+        other = results.figures(row.name, kind)
+        if other is not None:
+            mean, theirs = ours.mean("test"), other.mean("test")
+            text, worse = compared(mean, theirs, f"its {kind}")
+            short = theirs - mean < margin
+            asked = f", asked: {margin:.2f}" if short and margin else ""
+            (bad if worse or short else good).append(text + asked)
+            missed += [text] if short else []
+    limits = (row.most_valid, row.most_test, row.most_weights)
+    if any(limit is not None for limit in limits) and not missed:
+        good.append("reached what was asked")
+    return Verdict(tuple(good), tuple(bad))
+
+
+def _missed(row: Row, ours: Figures) -> list[str]:
+    found = []
+    for part, value, limit in (
+        ("valid", ours.mean("valid"), row.most_valid),
+        ("test", ours.mean("test"), row.most_test),
+    ):
+        if limit is not None and value > limit:
+            found.append(f"missed: {part} {value:.2f}, at most {limit:.2f} was asked")
+    weights, most = ours.weights, row.most_weights
+    if weights is not None and most is not None and weights > most:
+        found.append(f"missed: {weights:,} weights, at most {millions(most)} was asked")
+    return found
+
+
+def compared(ours: float, other: float, whose: str, part: str = "test") -> tuple[str, bool]:
+    """Return in words how our perplexity stands to another, and whether it is worse."""
+    difference = ours - other
+    word = "worse" if difference > 0 else "better"
+    return f"{part} {abs(difference):.2f} {word} than {whose}", difference > 0
+
+
+def trend(rows: tuple[Row, ...], results: Results) -> str:
+    """Return whether sizes fall and perplexity rises from row to row, in a sentence."""
+    found = [f for row in rows if (f := results.figures(row.name, row.kind)) is not None]
+    if len(found) < 2:
+        return ""
+    pairs = list(itertools.pairwise(found))
+    falls = all((a.weights or 0) > (b.weights or 0) for a, b in pairs)
+    rises = all(a.mean("test") < b.mean("test") for a, b in pairs)
+    if falls and rises:
+        return "As in the paper, sizes fall and perplexity rises from row to row."
+    wrong = [
+        *([] if falls else ["sizes do not fall"]),
+        *([] if rises else ["test perplexity does not rise"]),
+    ]
+    return f"Other than in the paper, {' and '.join(wrong)} at every step."

@@ -1,0 +1,174 @@
+"""RESULTS.md and the table in the README, from the files in results/."""
+
+import statistics
+from pathlib import Path
+
+from thinrnn.results.judge import judge, trend
+from thinrnn.results.read import Figures, Results, millions
+from thinrnn.results.rows import ABLATION, BEYOND, LSTM, Row
+from thinrnn.run.files import write_atomic
+
+BEGIN, END = "<!-- results -->", "<!-- end of results -->"
+HEAD = (
+    *("model", "paper: valid, test", "sizes", "weights"),
+    *("ours: valid, test", "sizes", "weights", "verdict"),
+)
+
+
+def write_pages(root: Path) -> list[Path]:
+    """Write RESULTS.md, and the table in the README; return the files that have changed."""
+    changed = []
+    for path, content in pages(root).items():
+        if not path.exists() or path.read_text(encoding="utf-8") != content:
+            write_atomic(path, content)
+            changed.append(path)
+    return changed
+
+
+def pages(root: Path) -> dict[Path, str]:
+    """Return what the pages of a repository should contain."""
+    results = Results.read(root / "results")
+    found = {root / "RESULTS.md": results_page(results)}
+    readme = root / "README.md"
+    if readme.exists():
+        text = readme.read_text(encoding="utf-8")
+        if BEGIN in text and END in text:
+            before, _, rest = text.partition(BEGIN)
+            after = rest.partition(END)[2]
+            found[readme] = f"{before}{BEGIN}\n{readme_table(results)}\n{END}{after}"
+    return found
+
+
+def results_page(results: Results) -> str:
+    """Return RESULTS.md."""
+    parts = [
+        "# Results",
+        "Written by `python -m thinrnn.results` from the files in [results](results), each of "
+        "which has the command, the seed, the settings, the versions and the machine. The paper "
+        "is [arXiv 1906.06847](https://arxiv.org/abs/1906.06847). Perplexities: lower is better; "
+        "every choice was made on valid. Sizes are neurons of the input and of each layer; "
+        "weights are counted without biases, as the paper counts them. Where several seeds were "
+        "run, the mean and the standard deviation are given, and the largest number of weights.",
+        "## Stacked LSTM on the Penn Treebank (the paper's table 1)",
+        table_of(LSTM, results),
+        "The control, the same shape from scratch under the same schedule, is missing in the "
+        "paper. So is the dense model under NT-ASGD: the paper trains its pruned model by NT-ASGD "
+        "and compares it with a dense one trained by plain SGD.",
+        "## Fixed penalties (the paper's table 2)",
+        "Multiples of 0.08/N for the input and recurrent weights of layer 1 and layer 2; N is the "
+        "number of training tokens. The paper repeats the test perplexity of its fourth row in "
+        "the fifth; by the valid one it should be about 87.",
+        table_of(ABLATION, results),
+        trend(ABLATION, results),
+        "## Beyond the paper",
+        table_of(BEYOND, results),
+        "## Where ours is worse",
+        worse(results),
+        "## Stored models",
+        stored(results),
+        "## Time and memory",
+        cost(results),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def readme_table(results: Results) -> str:
+    """Return the main rows, those that were run."""
+    rows = [row for row in (*LSTM, *BEYOND) if results.figures(row.name, row.kind) is not None]
+    if not rows:
+        return "The runs on the Penn Treebank are not finished; see [RESULTS.md](RESULTS.md)."
+    lines = []
+    for row in rows:
+        ours = results.figures(row.name, row.kind)
+        assert ours is not None
+        paper = "-" if row.paper is None else perplexities(row.paper)
+        weights = "-" if row.paper is None else millions(row.paper.weights)
+        lines.append([row.label, paper, weights, perplexities(ours), millions(ours.weights)])
+    head = ("Penn Treebank", "paper: valid, test", "weights", "ours: valid, test", "weights")
+    return markdown(head, lines)
+
+
+def table_of(rows: tuple[Row, ...], results: Results) -> str:
+    """Return rows side by side with the paper's."""
+    lines = []
+    for row in rows:
+        ours, verdict = results.figures(row.name, row.kind), judge(row, results)
+        cells = [row.label, *_cells(row.paper), *_cells(ours)]
+        lines.append([*cells, "not yet run" if verdict is None else str(verdict)])
+    return markdown(HEAD, lines)
+
+
+def worse(results: Results) -> str:
+    """Return a list of everything that is worse than the paper, a control or what was asked."""
+    lines = []
+    for row in (*LSTM, *ABLATION, *BEYOND):
+        verdict = judge(row, results)
+        if verdict is not None and verdict.bad:
+            label = f"multiples {row.label}" if row in ABLATION else row.label
+            lines.append(f"- {label}: {'; '.join(verdict.bad)}.")
+    return "\n".join(lines) or "In no row that has been run."
+
+
+def stored(results: Results) -> str:
+    """Return the models in results/models and what they reach as loaded."""
+    lines = [
+        [
+            f"[{name}](results/models/{name})",
+            run["stored"]["precision"],
+            f"{run['stored']['bytes'] / 2**20:.2f} MiB",
+            millions(run["stored"]["weights"]),
+            f"{run['stored']['valid_perplexity']:.2f}, {run['stored']['test_perplexity']:.2f}",
+        ]
+        for name, run in results.runs.items()
+        if "stored" in run
+    ]
+    if not lines:
+        return "None yet."
+    head = ("model", "precision", "folder", "weights", "valid, test as loaded")
+    how = "Measure one again with `thinrnn eval results/models/NAME --data DIR --json`."
+    return f"{markdown(head, lines)}\n\n{how}"
+
+
+def cost(results: Results) -> str:
+    """Return how long every phase took, and where."""
+    lines = []
+    for name, run in results.runs.items():
+        machine = run["environment"].get("gpu") or run["environment"]["processor"]
+        for kind, model in run["models"].items():
+            memory = model.get("memory")
+            lines.append(
+                [
+                    f"[{name}](results/{name}.json)",
+                    kind,
+                    str(model["epochs"]),
+                    f"{model['seconds'] / 60:.1f}",
+                    "-" if memory is None else f"{memory / 2**30:.2f}",
+                    machine,
+                ]
+            )
+    if not lines:
+        return "Nothing has been run yet."
+    return markdown(("run", "model", "epochs", "minutes", "GPU memory, GiB", "machine"), lines)
+
+
+def perplexities(figures: Figures) -> str:
+    """Return valid, test; with the spread where there are several seeds."""
+    if len(figures.valid) == 1:
+        return f"{figures.mean('valid'):.2f}, {figures.mean('test'):.2f}"
+    valid, test = (
+        f"{statistics.fmean(values):.2f} ± {statistics.stdev(values):.2f}"
+        for values in (figures.valid, figures.test)
+    )
+    return f"{valid}, {test} ({len(figures.valid)} seeds)"
+
+
+def _cells(figures: Figures | None) -> list[str]:
+    if figures is None:
+        return ["-", "-", "-"]
+    return [perplexities(figures), figures.sizes, millions(figures.weights)]
+
+
+def markdown(head: tuple[str, ...], lines: list[list[str]]) -> str:
+    """Return a table."""
+    rows = [list(head), ["---"] * len(head), *lines]
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -1,0 +1,139 @@
+"""A finished run as one JSON file that anybody may read: curves, figures, settings, no paths."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from thinrnn import recipes
+from thinrnn.errors import RunError
+from thinrnn.run import RunFolder
+from thinrnn.run.files import write_atomic
+from thinrnn.run.metrics import read_metrics
+from thinrnn.run.progress import Progress
+from thinrnn.save import Precision
+
+# A path that begins at the root, at home or outside the folder; its last part may be shown.
+LOCAL_PATH = re.compile(r"(?<![\w.])(?:~|\.{1,2})?/(?:[^\s/'\"=]+/)*([^\s/'\"=]*)")
+
+
+def publish(
+    run: RunFolder,
+    folder: Path,
+    *,
+    name: str = "",
+    precision: Precision | None = None,
+    data: Path | None = None,
+    progress: Progress,
+) -> Path:
+    """Write what a run found to folder/NAME.json and return that file.
+
+    With a precision its small model is also stored, in folder/models/NAME, read back and measured
+    again on the run's text, or on the one in the folder `data`.
+    """
+    name = name or default_name(run)
+    result = summed_up(run, name)
+    if precision is not None:
+        stored = folder / "models" / name
+        result["stored"] = {
+            "precision": precision,
+            **_store(run, stored, precision, data, progress),
+        }
+    path = folder / f"{name}.json"
+    write_atomic(path, one_line_lists(result))
+    return path
+
+
+def default_name(run: RunFolder) -> str:
+    """Return the preset's name, or the folder's; seeds other than 0 are in the name."""
+    name = run.config.get("preset") or run.path.resolve().name
+    seed = run.config.get("seed")
+    return f"{name}-seed{seed}" if seed else name
+
+
+def summed_up(run: RunFolder, name: str) -> dict[str, Any]:
+    """Return a run as JSON values; it must be finished."""
+    config, models = run.config, run.summaries()
+    phases = config["settings"]["phases"]
+    kinds = {"gated": "small"}
+    missing = [phase for phase in phases if kinds.get(phase, phase) not in models]
+    if missing:
+        raise RunError(
+            f"{run.path} is not finished ({', '.join(missing)} is missing): "
+            f"go on with 'thinrnn train --resume {run.path}'."
+        )
+    found = {
+        "name": name,
+        "preset": config.get("preset"),
+        "recipe": config["recipe"],
+        "command": config["command"],
+        "seed": config["seed"],
+        "text": _with_corpus(config),
+        "models": models,
+        "settings": config["settings"],
+        "environment": config["environment"],
+        "curves": curves(run),
+    }
+    return without_paths(found)
+
+
+def curves(run: RunFolder) -> dict[str, dict[str, Any]]:
+    """Return, per phase, what was measured at the end of each epoch."""
+    found: dict[str, dict[str, Any]] = {}
+    for event in read_metrics(run.path / "metrics.jsonl"):
+        if event["event"] != "epoch":
+            continue
+        curve = found.setdefault(event["phase"], {"kept": {}})
+        for key, form in (
+            ("epoch", None),
+            ("train_loss", 4),
+            ("valid_perplexity", 3),
+            ("params", None),
+            ("seconds", 1),
+        ):
+            value = event[key]
+            curve.setdefault(key, []).append(value if form is None else round(value, form))
+        for group, kept in event["kept"].items():
+            curve["kept"].setdefault(group, []).append(kept)
+    return found
+
+
+def without_paths(value: Any) -> Any:
+    """Return JSON values in which every local path is just its last part."""
+    if isinstance(value, dict):
+        return {key: without_paths(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [without_paths(item) for item in value]
+    return LOCAL_PATH.sub(r"\1", value) if isinstance(value, str) else value
+
+
+def one_line_lists(value: Any) -> str:
+    """Return JSON with an entry a line, and lists of plain values on one line."""
+    text = json.dumps(value, indent=1, ensure_ascii=False)
+    plain = re.compile(r"\[\s+([^\[\]{}]*?)\s+\]")
+    return plain.sub(lambda found: "[" + re.sub(r"\s*\n\s*", " ", found[1]) + "]", text) + "\n"
+
+
+def _with_corpus(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts about a text, with the files of the public corpus that it is, if any."""
+    text = config["text"]
+    corpus = recipes.part(config["recipe"], "texts").corpus_of(text["sha256"])
+    if corpus is None:
+        return text
+    files = {file.name: file.sha256 for file in corpus.files}
+    return {"corpus": corpus.title, **text, "files": files}
+
+
+def _store(
+    run: RunFolder, folder: Path, precision: Precision, data: Path | None, progress: Progress
+) -> dict[str, Any]:
+    """Store the small model of a run and return what the stored one, as loaded, measures."""
+    if run.summary("small") is None:
+        raise RunError(f"{run.path} has no small model to store: leave --store out.")
+    recipe = run.config["recipe"]
+    recipes.part(recipe, "store").store(run.path / "model", folder, precision)
+    files = {} if data is None else recipes.part(recipe, "texts").find_texts(data)
+    score = recipes.part(recipe, "load").score_model
+    measured = score(folder, files, config=run.config, progress=progress)
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    return {**measured, "bytes": size}

@@ -1,0 +1,76 @@
+"""The files in results/, read back and put together over seeds."""
+
+import json
+import re
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What is known about one model; a list has one value per seed."""
+
+    valid: tuple[float, ...]
+    test: tuple[float, ...]
+    sizes: str = ""
+    weights: int | None = None
+
+    def mean(self, part: str) -> float:
+        """Return the mean perplexity on "valid" or "test"."""
+        return statistics.fmean(getattr(self, part))
+
+
+@dataclass(frozen=True)
+class Results:
+    """All published runs, by name."""
+
+    runs: dict[str, dict[str, Any]]
+
+    @classmethod
+    def read(cls, folder: Path) -> "Results":
+        """Return the runs of a folder; JSON files that are about something else are left out."""
+        runs = {}
+        for path in sorted(folder.glob("*.json")):
+            found = json.loads(path.read_bytes())
+            if "models" in found and "curves" in found:
+                runs[path.stem] = found
+        return cls(runs)
+
+    def seeds(self, name: str) -> list[dict[str, Any]]:
+        """Return a run and its repetitions with other seeds, which are called NAME-seedN."""
+        pattern = re.compile(re.escape(name) + r"(?:-seed\d+)?")
+        found = [run for other, run in self.runs.items() if pattern.fullmatch(other)]
+        return sorted(found, key=lambda run: run["seed"])
+
+    def figures(self, name: str, kind: str) -> Figures | None:
+        """Return what the model of a kind reached over all seeds, or None if it was not run."""
+        found = [run["models"][kind] for run in self.seeds(name) if kind in run["models"]]
+        if not found:
+            return None
+        return Figures(
+            tuple(model["valid_perplexity"] for model in found),
+            tuple(model["test_perplexity"] for model in found),
+            sizes_of(found[0]),
+            max(model["weights"] for model in found),
+        )
+
+
+def sizes_of(model: dict[str, Any]) -> str:
+    """Return the neurons of a model, as in 251-296-247."""
+    return "-".join(map(str, model["neurons"].values()))
+
+
+def expected(run: dict[str, Any]) -> str:
+    """Return the text that `thinrnn list` shows about a preset: what its main model reached."""
+    model = run["models"].get("small") or run["models"]["dense"]
+    perplexities = f"{model['valid_perplexity']:.2f} / {model['test_perplexity']:.2f}"
+    return f"{perplexities}, {millions(model['weights'])} weights"
+
+
+def millions(number: int | None) -> str:
+    """Return a number of weights as people write it: 6.16M."""
+    if number is None:
+        return "-"
+    return f"{number / 1e6:.1f}M" if number >= 2e7 else f"{number / 1e6:.2f}M"

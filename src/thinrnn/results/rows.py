@@ -1,0 +1,106 @@
+"""The rows of the tables: what the paper reports, which run is ours, what was asked of it.
+
+The paper is arXiv 1906.06847. Perplexities are valid, test; sizes are input, layer 1, layer 2;
+weights are counted without biases, as the paper counts them.
+"""
+
+from dataclasses import dataclass
+
+from thinrnn.results.read import Figures
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model of ours beside the paper's; the limits are what was asked of ours."""
+
+    label: str
+    name: str  # of the run in results/
+    kind: str  # which of its models: dense, small or control
+    paper: Figures | None = None
+    most_valid: float | None = None
+    most_test: float | None = None
+    most_weights: int | None = None
+    compare: str = "test"  # the perplexity by which ours is better or worse than the paper's
+    # the kind of model in the same run that must be worse, and by how much in test perplexity
+    beats: tuple[str, float] | None = None
+
+
+def _paper(valid: float, test: float, sizes: str, weights: int) -> Figures:
+    return Figures((valid,), (test,), sizes, weights)
+
+
+LSTM = (
+    Row(
+        "dense, plain SGD",
+        "ptb-dense-sgd",
+        "dense",
+        _paper(82.57, 78.57, "1500-1500-1500", 66_000_000),
+        most_valid=83.57,
+        most_test=79.57,
+    ),
+    Row("dense, NT-ASGD", "ptb-dense-ntasgd", "dense"),
+    Row(
+        "ISS (group lasso)",
+        "ptb-iss",
+        "small",
+        _paper(82.59, 78.65, "1500-373-315", 21_811_000),
+        most_valid=82.59,
+        most_test=78.65,
+        most_weights=21_811_000,
+    ),
+    Row(
+        "neuron selection",
+        "ptb-paper",
+        "small",
+        _paper(81.62, 78.08, "251-296-247", 6_164_132),
+        most_valid=81.6,
+        most_test=78.0,
+        most_weights=6_160_000,
+        beats=("control", 0.5),
+    ),
+    Row("the same shape from scratch", "ptb-paper", "control"),
+    Row("the same, trained alone", "ptb-paper-scratch", "dense"),
+)
+
+ABLATION = tuple(
+    Row(
+        f"{multiple}, 1, 1, 1",
+        f"ptb-ablation-{multiple}",
+        "small",
+        _paper(valid, test, sizes, weights),
+        # the last test perplexity in the paper's table is that of the row before: a copying error
+        compare="valid" if multiple == 5 else "test",
+    )
+    for multiple, valid, test, sizes, weights in (
+        (1, 81.73, 78.33, "1020-215-250", 14_230_000),
+        (2, 82.87, 79.25, "635-146-247", 9_660_000),
+        (3, 85.49, 81.82, "438-110-244", 7_410_000),
+        (4, 87.37, 84.22, "333-88-242", 6_220_000),
+        (5, 90.83, 84.22, "273-70-237", 5_490_000),
+    )
+)
+
+BEYOND = (
+    Row("GRU, neuron selection", "ptb-gru", "small", most_weights=6_160_000),
+    Row("GRU, the same shape from scratch", "ptb-gru", "control"),
+    Row("plain RNN, neuron selection", "ptb-rnn", "small", most_weights=6_160_000),
+    Row("plain RNN, the same shape from scratch", "ptb-rnn", "control"),
+    Row(
+        "thin: our best recipe, tied",
+        "ptb-thin",
+        "small",
+        most_test=66.0,
+        most_weights=6_160_000,
+        beats=("control", 0.0),
+    ),
+    Row("thin, the same shape from scratch", "ptb-thin", "control"),
+    Row("thin, the same, trained alone", "ptb-thin-scratch", "dense"),
+    Row(
+        "tiny: the paper's quality with less",
+        "ptb-tiny",
+        "small",
+        most_test=78.0,
+        most_weights=2_500_000,
+    ),
+    Row("tiny, the same shape from scratch", "ptb-tiny", "control"),
+)

@@ -1,0 +1,31 @@
+"""Results as `thinrnn publish` writes them, made by hand."""
+
+import pytest
+
+
+@pytest.fixture
+def make():
+    """Return a function that makes a result with the given models (valid, test, weights)."""
+
+    def result(seed=0, stored=None, **models):
+        summaries = {
+            kind: {
+                "valid_perplexity": valid,
+                "test_perplexity": test,
+                "weights": weights,
+                "neurons": {"embedding": 251, "rnn.l0": 296, "rnn.l1": 247},
+                "epochs": 100,
+                "seconds": 600.0,
+                "memory": 2**31,
+            }
+            for kind, (valid, test, weights) in models.items()
+        }
+        made = {
+            "seed": seed,
+            "models": summaries,
+            "curves": {},
+            "environment": {"processor": "a processor", "gpu": "a GPU"},
+        }
+        return made if stored is None else {**made, "stored": stored}
+
+    return result

@@ -1,0 +1,167 @@
+"""RESULTS.md says what the files say, and says plainly where ours is worse."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from thinrnn import recipes
+from thinrnn.results import read
+from thinrnn.results.judge import judge, trend
+from thinrnn.results.page import BEGIN, END, pages, results_page, write_pages
+from thinrnn.results.read import Results
+from thinrnn.results.rows import ABLATION, BEYOND, LSTM
+
+ROOT = Path(__file__).parent.parent.parent
+ROWS = {(row.name, row.kind): row for row in (*LSTM, *ABLATION, *BEYOND)}
+
+
+def test_the_pages_of_this_repository_are_up_to_date():
+    for path, content in pages(ROOT).items():
+        assert path.read_text() == content, f"{path.name}: run python -m thinrnn.results"
+
+
+def test_presets_say_what_their_runs_reached():
+    results = Results.read(ROOT / "results")
+    for name, preset in recipes.presets().items():
+        if name in results.runs:
+            assert preset.expected == read.expected(results.runs[name])
+        elif name.startswith("ptb-"):
+            assert preset.expected == ""
+
+
+def test_controls_that_are_trained_alone_have_the_shape_of_the_pruned_run():
+    results = Results.read(ROOT / "results")
+    for name in ("ptb-paper", "ptb-thin"):
+        ours = results.figures(name, "small")
+        if ours is not None:
+            settings = recipes.preset(f"{name}-scratch").settings()
+            shape = (settings.embedding, *settings.hidden)
+            if settings.tied:  # embedding and last layer are one group there
+                shape = shape[:-1]
+            assert sorted(map(str, shape)) == sorted(ours.sizes.split("-"))
+
+
+def line_of(page, label):
+    return next(line for line in page.splitlines() if line.startswith(f"| {label} |"))
+
+
+def test_rows_that_were_not_run_are_listed_as_such():
+    page = results_page(Results({}))
+    assert page.count("not yet run") == len(ROWS)
+    paper = line_of(page, "neuron selection")
+    assert paper == (
+        "| neuron selection | 81.62, 78.08 | 251-296-247 | 6.16M | - | - | - | not yet run |"
+    )
+
+
+def test_better_and_worse_are_said_row_by_row(make):
+    runs = {
+        "ptb-paper": make(small=(80.5, 77.5, 6_150_000), control=(82.0, 78.6, 6_150_000)),
+        "ptb-dense-sgd": make(dense=(84.0, 79.0, 66_000_000)),
+    }
+    page = results_page(Results(runs))
+    assert line_of(page, "neuron selection").endswith(
+        "| 80.50, 77.50 | 251-296-247 | 6.15M | test 0.58 better than the paper; "
+        "test 1.10 better than its control; reached what was asked |"
+    )
+    dense = line_of(page, "dense, plain SGD")
+    assert "test 0.43 worse than the paper" in dense
+    assert "missed: valid 84.00, at most 83.57 was asked" in dense and "reached" not in dense
+    assert "- dense, plain SGD: test 0.43 worse than the paper; missed: valid" in page
+    assert "- neuron selection" not in page
+    assert line_of(page, "the same shape from scratch").endswith("| reported |")
+
+
+@pytest.mark.parametrize(
+    ("small", "control", "bad"),
+    [
+        ((80, 77, 6_160_001), (82, 79, 6_160_001), "missed: 6,160,001 weights, at most 6.16M"),
+        ((80, 77, 6e6), (80, 77.4, 6e6), "test 0.40 better than its control, asked: 0.50"),
+        ((80, 77, 6e6), (80, 76.0, 6e6), "test 1.00 worse than its control, asked: 0.50"),
+        ((81.7, 77, 6e6), (89, 89, 6e6), "missed: valid 81.70, at most 81.60 was asked"),
+    ],
+)
+def test_one_condition_that_is_missed_is_enough(make, small, control, bad):
+    results = Results({"ptb-paper": make(small=small, control=control)})
+    verdict = judge(ROWS["ptb-paper", "small"], results)
+    assert len(verdict.bad) == 1 and verdict.bad[0].startswith(bad)
+    assert "reached what was asked" not in verdict.good
+
+
+def test_seeds_are_put_together(make):
+    tests = (77.0, 78.0, 79.0)
+    names = ("ptb-paper", "ptb-paper-seed1", "ptb-paper-seed2")
+    runs = {
+        name: make(seed=i, small=(80.0 + i, test, 6_100_000 + i))
+        for i, (name, test) in enumerate(zip(names, tests, strict=True))
+    }
+    runs["ptb-paper-scratch"] = make(dense=(90.0, 90.0, 6_100_000))
+    results = Results(runs)
+    figures = results.figures("ptb-paper", "small")
+    assert figures.test == tests and figures.weights == 6_100_002
+    page = results_page(results)
+    assert "81.00 ± 1.00, 78.00 ± 1.00 (3 seeds)" in line_of(page, "neuron selection")
+
+
+def test_the_trend_of_the_penalties_is_judged(make):
+    def results(*rows):
+        return Results(
+            {f"ptb-ablation-{k}": make(small=row) for k, row in enumerate(rows, start=1)}
+        )
+
+    good = results((80, 77, 9_000_000), (81, 78, 8_000_000), (82, 79, 7_000_000))
+    assert trend(ABLATION, good).startswith("As in the paper, sizes fall and perplexity rises")
+    bad = results((80, 77, 9_000_000), (81, 78, 8_000_000), (82, 77.5, 8_500_000))
+    assert "sizes do not fall and test perplexity does not rise" in trend(ABLATION, bad)
+    assert trend(ABLATION, results((80, 77, 9_000_000))) == ""
+
+
+def test_stored_models_time_and_memory_are_listed(make):
+    stored = {
+        "precision": "int8",
+        "bytes": 6_400_000,
+        "weights": 6_150_000,
+        "valid_perplexity": 80.55,
+        "test_perplexity": 77.56,
+    }
+    page = results_page(Results({"ptb-paper": make(stored=stored, small=(80.5, 77.5, 6_150_000))}))
+    assert "| int8 | 6.10 MiB | 6.15M | 80.55, 77.56 |" in page
+    assert "| [ptb-paper](results/ptb-paper.json) | small | 100 | 10.0 | 2.00 | a GPU |" in page
+
+
+def test_pages_are_written_once_and_the_readme_outside_the_markers_is_left_alone(make, tmp_path):
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/speed.json").write_text('{"what": "something else"}')
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    assert [path.name for path in write_pages(tmp_path)] == ["RESULTS.md", "README.md"]
+    assert "not finished" in readme.read_text()
+    run = make(small=(80.5, 77.5, 6_150_000))
+    (tmp_path / "results/ptb-paper.json").write_text(json.dumps(run))
+    write_pages(tmp_path)
+    text = readme.read_text()
+    assert text.startswith(f"before\n{BEGIN}\n| Penn Treebank |") and text.endswith("\nafter\n")
+    assert "| neuron selection | 81.62, 78.08 | 6.16M | 80.50, 77.50 | 6.15M |" in text
+    assert write_pages(tmp_path) == []
+
+
+def test_the_papers_numbers_of_weights_follow_from_its_sizes():
+    for row in (*LSTM, *ABLATION):
+        if row.paper is not None:
+            embedding, first, second = map(int, row.paper.sizes.split("-"))
+            weights = 10_000 * (embedding + second)
+            weights += 4 * first * (embedding + first) + 4 * second * (first + second)
+            assert row.paper.weights == pytest.approx(weights, rel=1e-3)
+
+
+def test_the_expected_text_of_a_preset(make):
+    run = make(small=(80.512, 77.498, 6_150_000), control=(82.0, 78.6, 6_150_000))
+    assert read.expected(run) == "80.51 / 77.50, 6.15M weights"
+    assert read.expected(make(dense=(1.0, 2.0, 66_000_000))) == "1.00 / 2.00, 66.0M weights"
+
+
+def test_the_row_with_the_papers_copying_error_is_compared_on_valid(make):
+    results = Results({"ptb-ablation-5": make(small=(90.0, 86.0, 5_000_000))})
+    verdict = judge(ROWS["ptb-ablation-5", "small"], results)
+    assert verdict.good == ("valid 0.83 better than the paper",) and not verdict.bad

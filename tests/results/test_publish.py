@@ -1,0 +1,157 @@
+"""Published runs: everything that matters, and nothing about the machine's folders."""
+
+import json
+import random
+import re
+
+import pytest
+
+from thinrnn.cli import main
+from thinrnn.recipes import corpora
+from thinrnn.recipes.language_model import texts as texts_module
+from thinrnn.results.publish import one_line_lists, without_paths
+
+OPTIONS = {
+    "embedding": 10,
+    "hidden": "12,12",
+    "epochs": 2,
+    "batch": 8,
+    "bptt": 16,
+    "lr": 0.01,
+    "target_params": 0.5,
+    "phases": "gated,control",
+    "tensorboard": "no",
+    "device": "cpu",
+    "threads": 1,
+    "bench_batch": 1,
+    "bench_steps": 2,
+    "bench_seconds": 0,
+    "seed": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("texts")
+    dice = random.Random(3)
+    words = [f"w{i}" for i in range(30)]
+    for name, lines in (("train", 120), ("valid", 20), ("test", 20)):
+        rows = (" ".join(dice.choices(words, k=8)) for _ in range(lines))
+        (folder / f"my.{name}.txt").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "mine"
+    options = [part for key, value in OPTIONS.items() for part in ("--set", f"{key}={value}")]
+    arguments = ["train", "lm", "--data", data, "--out", folder, "--json", *options]
+    with pytest.raises(SystemExit) as left, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["thinrnn", *map(str, arguments)])
+        main(None)
+    assert not left.value.code
+    return folder
+
+
+@pytest.fixture
+def call(capsys):
+    def command(*arguments):
+        with pytest.raises(SystemExit) as left:
+            main([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        return left.value.code or 0, said.out, said.err
+
+    return command
+
+
+def test_a_run_becomes_one_file_without_local_paths(run, data, tmp_path, call):
+    code, said, _ = call("publish", run, "--to", tmp_path / "results")
+    path = tmp_path / "results/lm-seed3.json"
+    assert code == 0 and said.startswith(f"wrote {path}; next: ")
+    text = path.read_text()
+    result = json.loads(text)
+    assert str(run.parent) not in text and str(data) not in text
+    assert not re.search(r'["\s=]/\w', text)
+    assert result["command"].startswith(f"thinrnn train lm --data {data.name} --out mine")
+    assert result["settings"]["train"] == "my.train.txt"
+    assert (result["preset"], result["seed"], result["settings"]["hidden"]) == ("lm", 3, [12, 12])
+    assert {"torch", "python", "platform"} <= result["environment"].keys()
+    assert len(result["text"]["sha256"]) == 64 and "corpus" not in result["text"]
+    small = json.loads((run / "small.json").read_text())
+    assert result["models"]["small"] == small and list(result["models"]) == ["small", "control"]
+    gated = result["curves"]["gated"]
+    assert gated["epoch"] == [1, 2] and len(gated["seconds"]) == 2
+    assert gated["kept"]["embedding"][-1] == small["neurons"]["embedding"]
+    assert gated["params"][-1] == small["params"]
+    assert gated["valid_perplexity"][-1] == pytest.approx(small["valid_perplexity"], abs=0.01)
+    assert result["curves"]["control"]["kept"] == {}
+
+
+def test_the_stored_model_is_measured_as_loaded_and_eval_says_the_same(run, data, tmp_path, call):
+    code, said, _ = call(
+        *("publish", run, "--to", tmp_path, "--name", "mine"),
+        *("--store", "int8", "--data", data, "--json"),
+    )
+    assert code == 0 and json.loads(said)["written"] == [str(tmp_path / "mine.json")]
+    stored = json.loads((tmp_path / "mine.json").read_text())["stored"]
+    folder = tmp_path / "models/mine"
+    assert stored["bytes"] == sum(file.stat().st_size for file in folder.iterdir())
+    code, said, _ = call("eval", folder, "--data", data, "--json")
+    measured = json.loads(said)
+    assert code == 0
+    for name in ("valid_perplexity", "test_perplexity", "weights"):
+        assert measured[name] == stored[name]
+    small = json.loads((run / "small.json").read_text())
+    assert stored["weights"] == small["weights"]
+    assert stored["valid_perplexity"] == pytest.approx(small["valid_perplexity"], rel=0.02)
+
+
+def test_pages_beside_the_results_are_written_again(run, tmp_path, call):
+    (tmp_path / "RESULTS.md").write_text("old")
+    code, said, _ = call("publish", run, "--to", tmp_path / "results", "--name", "ptb-gru")
+    assert code == 0 and "RESULTS.md" in said
+    assert "[ptb-gru](results/ptb-gru.json)" in (tmp_path / "RESULTS.md").read_text()
+
+
+def test_a_public_corpus_is_named_with_its_files(run, tmp_path, call, monkeypatch):
+    found = json.loads((run / "config.json").read_text())["text"]["sha256"]
+    facts = texts_module.Facts({}, 0, found)
+    monkeypatch.setitem(texts_module.FACTS, "ptb", facts)
+    call("publish", run, "--to", tmp_path, "--name", "x")
+    text = json.loads((tmp_path / "x.json").read_text())["text"]
+    assert text["corpus"] == "Penn Treebank"
+    assert text["files"] == {file.name: file.sha256 for file in corpora.PTB.files}
+
+
+def test_what_cannot_be_published_is_said(run, tmp_path, call):
+    assert "nowhere is not a run folder" in call("publish", "nowhere")[2]
+    code, _, err = call("publish", run, run, "--name", "x", "--to", tmp_path)
+    assert code == 2 and "--name is for one run" in err
+    code, _, err = call("publish", run, "--store", "int4", "--to", tmp_path)
+    assert code == 2 and "must be float32, float16 or int8" in err
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half/config.json").write_text((run / "config.json").read_text())
+    code, _, err = call("publish", tmp_path / "half", "--to", tmp_path)
+    assert code == 2 and "is not finished (gated, control is missing): go on with" in err
+    assert not list(tmp_path.glob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/a/b/c.txt", "c.txt"),
+        ("thinrnn train x --data ../../d/ptb --out ~/runs/x", "thinrnn train x --data ptb --out x"),
+        ("--set 'teacher=/a/b c'", "--set 'teacher=b c'"),
+        ("runs/a/b", "runs/a/b"),
+        ("3 tokens/s and 1/2", "3 tokens/s and 1/2"),
+    ],
+)
+def test_local_paths_keep_their_last_part(text, expected):
+    assert without_paths({"a": [text, 1]}) == {"a": [expected, 1]}
+
+
+def test_lists_of_numbers_are_on_one_line():
+    value = {"a": [1, 2.5, None], "b": [], "c": [{"d": ["x", "y"]}], "e": ["a, [b]"]}
+    text = one_line_lists(value)
+    assert json.loads(text) == value
+    assert '"a": [1, 2.5, null]' in text and '"d": ["x", "y"]' in text

@@ -76,7 +76,9 @@ class Leaks:
         parameters = parameters_of(self.probe.model)
         places = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
         args, kwargs = self.probe.arguments
-        has_room = len(places) > sum(a is not None for a in [*args, *kwargs.values()])
+        is_open = any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
+        given = sum(a is not None for a in [*args, *kwargs.values()])
+        has_room = is_open or len(places) > given
         leaves = self.probe.base.returned
         found: dict[int, set[str]] = defaultdict(set)
         for name, layer in self.probe.layers.items():

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
 
 import thinrnn
+from thinrnn.size import Sizes
 
 TABLE = {  # (input, layer 1, layer 2) -> weights, mult-add reduction
     (1500, 1500, 1500): (66.000e6, 1.0),
@@ -116,3 +117,35 @@ def test_a_stack_counts_as_its_cells() -> None:
     assert [m.name for m in counted.modules] == ["front", "rnn.l0", "rnn.l1", "head"]
     assert {m.applied for m in counted.modules} == {6}
     assert counted.example_macs == 6 * counted.macs
+
+
+class ByHand(nn.Module):
+    """Matrices in modules that thinrnn cannot cut, beside tables and states that are none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.GRU(4, 6, batch_first=True)
+        self.attention = nn.MultiheadAttention(6, 2, batch_first=True)
+        self.head = nn.utils.parametrizations.weight_norm(nn.Linear(6, 5))
+        self.weight_out = nn.Parameter(torch.randn(5, 3))
+        self.first_state = nn.Parameter(torch.zeros(1, 2, 6))
+        self.norm = nn.LayerNorm((2, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        h, _ = self.rnn(x, self.first_state)
+        h, _ = self.attention(h, h, h)
+        return self.norm((self.head(h) @ self.weight_out)[:, :2])
+
+
+def test_matrices_in_modules_that_cannot_be_cut() -> None:
+    counted = thinrnn.count(ByHand(), torch.randn(2, 7, 4))
+    macs = {m.name: (m.macs, m.applied) for m in counted.modules}
+    assert macs["attention"] == (3 * 6 * 6, 14)
+    assert macs["attention.out_proj"] == (6 * 6, 14)
+    assert macs["(model)"] == (5 * 3, 14)
+    assert macs["norm"] == (0, None)
+    assert macs["head.parametrizations.weight"] == (6 * 5, 14)
+    gru = 3 * 6 * (4 + 6)
+    assert counted.macs == gru + 4 * 6 * 6 + 5 * 3 + 6 * 5
+    sizes = Sizes(ByHand(), thinrnn.Plan(()))
+    assert sizes.size_of(sizes.fixed, "macs") == counted.macs

@@ -1,17 +1,18 @@
 """count: parameters, mult-adds and bytes of a model, by module."""
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from thinrnn.attach import is_attached
 from thinrnn.compact import compact
-from thinrnn.layers import ConvLayer, layer_of
+from thinrnn.layers import layer_of
 from thinrnn.plan import Plan, named_tensors
 from thinrnn.sandbox import copy_module, run
-from thinrnn.size import Sizes
+from thinrnn.size import NO_PRODUCTS, Sizes
 from thinrnn.tree import call_arguments, tensors_in
 
 
@@ -63,6 +64,7 @@ def count(model: nn.Module, example: Any = None) -> Count:
 
     A gated model is counted as what `compact` would make of it. A tied parameter counts once in
     `params` and `bytes`, under the first module that has it, and as mult-adds where it is a matrix.
+    In modules that thinrnn cannot cut, parameters called weight count as matrices.
     """
     if is_attached(model):
         model = compact(model)
@@ -84,7 +86,9 @@ def count(model: nn.Module, example: Any = None) -> Count:
         macs = sum(t.numel() for t in own.values() if _multiplies(module, t, aliases, matrices))
         params = sum(t.numel() for t in first)
         size = sum(t.numel() * t.element_size() for t in first)
-        times = applied.get(name) if example is not None else None
+        has_place = macs > 0 or layer_of(name, module) is not None
+        # what a parametrization computes is used once for each use of the module that has it
+        times = applied.get(name.partition(".parametrizations.")[0]) if has_place else None
         example_macs += macs * (times or 0)
         kind = type(module).__name__
         modules.append(ModuleCount(name or "(model)", kind, params, macs, size, times))
@@ -106,32 +110,35 @@ def _is_bias(name: str) -> bool:
 def _multiplies(
     module: nn.Module, tensor: Tensor, aliases: dict[int, list[str]], matrices: set[str]
 ) -> bool:
-    no_products = isinstance(module, (nn.Embedding, nn.EmbeddingBag))
+    no_products = isinstance(module, NO_PRODUCTS)
     return not no_products and aliases[id(tensor)][0] in matrices and tensor.dim() > 1
 
 
 def _applications(model: nn.Module, example: Any) -> dict[str, int]:
     """Return how many vectors each module's matrices are applied to in one call."""
     clone = copy_module(model).eval()
-    counts: dict[str, int] = {}
+    counts: dict[str, int] = defaultdict(int)
 
     def hook(name: str) -> Any:
-        def note(module: nn.Module, args: Any, result: Any) -> None:
-            layer = layer_of(name, module)
-            values = args[0] if args else next(tensors_in(result))
-            main = result[0] if isinstance(result, tuple) else result
-            if isinstance(layer, ConvLayer):
-                vectors = main.numel() // module.out_channels
-            else:
-                rows = values.data if isinstance(values, PackedSequence) else values
-                width = rows.shape[-1] if rows.is_floating_point() else 1  # an id is one vector
-                vectors = rows.numel() // width
-            counts[name] = counts.get(name, 0) + vectors
+        def note(module: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
+            taken = next(tensors_in((args, kwargs, result)), None)
+            vectors = 0 if taken is None or not taken.dim() else _vectors(module, taken, result)
+            counts[name] += vectors
+            if isinstance(module, nn.MultiheadAttention):  # it uses this one without calling it
+                counts[f"{name}.out_proj".lstrip(".")] += vectors
 
         return note
 
     for name, module in clone.named_modules():
-        if layer_of(name, module) is not None:
-            module.register_forward_hook(hook(name))
+        module.register_forward_hook(hook(name), with_kwargs=True)
     run(clone, call_arguments(example))
     return counts
+
+
+def _vectors(module: nn.Module, taken: Tensor, result: Any) -> int:
+    if isinstance(module, _ConvTransposeNd):
+        return taken.numel() // module.in_channels
+    if isinstance(module, _ConvNd):
+        return result.numel() // module.out_channels
+    width = taken.shape[-1] if taken.is_floating_point() else 1  # an id is one vector
+    return taken.numel() // width

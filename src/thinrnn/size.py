@@ -25,6 +25,8 @@ from thinrnn.layers import (
 )
 from thinrnn.plan import Plan, named_tensors
 
+# Modules with weights of several dimensions that are no matrices, beside the known layers.
+NO_PRODUCTS = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.RMSNorm)
 What = Literal["params", "macs"]
 Presence = dict[str, Tensor]  # group -> probability that each neuron is there
 
@@ -55,7 +57,11 @@ class Sizes:
             if isinstance(tensor, nn.Parameter):
                 names.setdefault(id(tensor), []).append(name)
         self.entries = [
-            Entry(n[0], any(_is_matrix(layers, name) for name in n), _gates(layers, n[0]))
+            Entry(
+                n[0],
+                any(_is_matrix(layers, model, name) for name in n),
+                _gates(layers, n[0]),
+            )
             for n in names.values()
         ]
         self.index = {entry.name: i for i, entry in enumerate(self.entries)}
@@ -155,10 +161,22 @@ def _owner(layers: dict[str, Layer], name: str) -> Layer | None:
     return layers.get(name.rpartition(".")[0])
 
 
-def _is_matrix(layers: dict[str, Layer], name: str) -> bool:
-    layer = _owner(layers, name)
-    no_products = layer is None or isinstance(layer, (EmbeddingLayer, ChannelwiseLayer))
-    return not no_products and "weight" in name.rpartition(".")[2]
+def _is_matrix(layers: dict[str, Layer], model: nn.Module, name: str) -> bool:
+    """Whether the elements of a parameter are mult-adds.
+
+    In modules other than the known layers, names tell a matrix (of nn.MultiheadAttention, of a cell
+    by hand, of a parametrization) from a learned state or a table of positions.
+    """
+    home, _, own = name.rpartition(".")
+    layer = layers.get(home)
+    if layer is not None:
+        no_products = isinstance(layer, (EmbeddingLayer, ChannelwiseLayer))
+        return not no_products and "weight" in own
+    module = model.get_submodule(home)
+    is_wide = sum(length > 1 for length in getattr(module, own).shape) > 1
+    if isinstance(module, nn.utils.parametrize.ParametrizationList):
+        own = home.rpartition(".")[2]
+    return is_wide and "weight" in own and not isinstance(module, NO_PRODUCTS)
 
 
 def _gates(layers: dict[str, Layer], name: str) -> int:

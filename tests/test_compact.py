@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 from typing import Any
 
 import pytest
@@ -241,6 +242,18 @@ def test_no_large_copy_is_made() -> None:
     assert sum(p.numel() for p in small.parameters()) < 0.3 * full
     assert max(made.elements) <= 0.25 * 400 * 60  # the embedding, cut
     assert sum(made.elements) < full
+
+
+def test_sizes_cannot_be_rounded_up_with_neurons_that_shrink_has_removed() -> None:
+    model = gated()
+    assert thinrnn.compact(model, round_to=4).rnn.hidden_size == 4
+    thinrnn.shrink_(model)
+    with pytest.warns(UserWarning, match=r"'rnn.l0' cannot be rounded up to 4: shrink_ .* 3 are"):
+        small = thinrnn.compact(model, round_to=4)
+    assert small.rnn.hidden_size == (3, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        thinrnn.compact(model)
 
 
 def test_wrong_arguments() -> None:

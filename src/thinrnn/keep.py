@@ -9,12 +9,14 @@ from thinrnn.attach import Attached
 from thinrnn.cut import Keep, kept_positions
 from thinrnn.plan import named_tensors
 
+BEST = "; the best is kept, so that the model still runs"
+
 
 @torch.no_grad()
 def neurons_to_keep(
     gated: Attached, is_open: Mapping[str, Tensor], *, round_to: int = 1
 ) -> tuple[Keep, list[str]]:
-    """Return the neurons to keep in each group, and remarks on closed ones that had to stay."""
+    """Return the neurons to keep in each group, and remarks on sizes other than expected."""
     keep: Keep = {}
     ranks: dict[str, Tensor] = {}
     remarks = []
@@ -23,7 +25,12 @@ def neurons_to_keep(
         opened = is_open[name].cpu()
         wanted = -(-max(int(opened.sum()), 1) // round_to) * round_to
         if not opened.any():
-            remarks.append(f"all {gate.size} neurons of group '{name}' are closed")
+            remarks.append(f"all {gate.size} neurons of group '{name}' are closed{BEST}")
+        if gate.size < min(wanted, gate.full_size):
+            remarks.append(
+                f"group '{name}' cannot be rounded up to {wanted}: shrink_ has removed its closed "
+                f"neurons, and {gate.size} are left"
+            )
         rank = gate.log_alpha.detach().cpu().double() + opened * 1e12
         ranks[name] = rank.nan_to_num(neginf=-1e9)
         keep[name] = torch.topk(ranks[name], min(wanted, gate.size)).indices.sort().values
@@ -39,7 +46,7 @@ def _fill_empty(gated: Attached, keep: Keep, ranks: dict[str, Tensor], remarks: 
     tensors = named_tensors(gated.model)
     while empty := _first_empty(gated, keep):
         name, dim = empty
-        remarks.append(f"all neurons in '{name}', dim {dim}, are closed")
+        remarks.append(f"all neurons in '{name}', dim {dim}, are closed{BEST}")
         owners = [
             (group.name, neuron)
             for group in gated.plan.groups

@@ -140,6 +140,29 @@ def test_a_run_in_progress_shows_what_it_has(make_run: MakeRun) -> None:
     assert {"kept", "heat", "perplexity", "penalty", "params", "bars"} == set(page.charts)
 
 
+def test_a_page_is_watched_until_every_phase_has_its_model(make_run: MakeRun) -> None:
+    settings = {"phases": ["dense", "gated", "control"]}
+    folder = make_run(config={"settings": settings})
+    assert "refresh" not in Page(write_report([folder])).source
+    (folder / "control.json").unlink()
+    page = Page(write_report([folder]))
+    assert '<meta http-equiv="refresh" content="10">' in page.source
+    assert "still running: epoch 20 (control phase" in page.text
+    assert "Speed-up" in page.text  # what dense and small model have is there already
+
+
+def test_coupled_groups_are_one_row_in_all_models(make_run: MakeRun) -> None:
+    apart = {"embedding": 40, "rnn.l0": 30, "rnn.l1": 40}
+    together = {"embedding+rnn.l1": 12, "rnn.l0": 8}
+    again = {"embedding": 12, "rnn.l0": 8, "rnn.l1": 12}
+    neurons = {"dense": apart, "small": together, "control": again}
+    folder = make_run(summaries={kind: {"neurons": n} for kind, n in neurons.items()})
+    page = Page(write_report([folder]))
+    assert "neurons, embedding+rnn.l1 40 12 12 30 %" in page.text
+    assert "neurons, rnn.l0 30 8 8" in page.text
+    assert page.text.count("neurons, ") == 2
+
+
 def test_a_run_that_has_just_begun_has_a_report(make_run: MakeRun) -> None:
     folder = make_run(finished=False)
     (folder / "metrics.jsonl").write_text("")

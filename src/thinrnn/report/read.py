@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from thinrnn.errors import RunError
 
 KINDS = ("dense", "small", "control")
 PHASES = ("dense", "gated", "control")
+KIND_OF = {"dense": "dense", "gated": "small", "control": "control"}  # what a phase ends in
 NAN = math.nan
 
 
@@ -98,8 +99,11 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether the small model is there; until then the run is in progress."""
-        return "small" in self.summaries
+        """Whether the model of every phase is there; until then the run is in progress."""
+        settings = self.config.get("settings")
+        phases = settings.get("phases") if isinstance(settings, Mapping) else None
+        asked = phases if isinstance(phases, list) and phases else ["gated"]
+        return all(KIND_OF.get(phase, "small") in self.summaries for phase in asked)
 
     def phase(self, name: str) -> list[Epoch]:
         """Returns the epochs of one phase in their order."""
@@ -137,7 +141,7 @@ def read_run(folder: Path) -> Run:
         config=config,
         epochs=epochs,
         steps=steps,
-        summaries=summaries,
+        summaries=_with_common_names(summaries),
         matrices=matrices,
         damaged_lines=damaged,
     )
@@ -253,6 +257,20 @@ def _summary(data: Mapping[str, Any], kind: str) -> Summary:
     names = [field for field in Summary.__dataclass_fields__ if field not in ("kind", "neurons")]
     numbers = {name: _number(data, name) for name in names}
     return Summary(kind=kind, neurons=_counts(data, "neurons"), **numbers)
+
+
+def _with_common_names(summaries: Mapping[str, Summary]) -> dict[str, Summary]:
+    """Gives coupled groups their joint name in every model, so that rows of a table line up.
+
+    A model without gates may know "embedding" and "rnn.l1" where a pruned one has both as
+    "embedding+rnn.l1".
+    """
+    names = {name for summary in summaries.values() for name in summary.neurons}
+    joint = {part: name for name in names if "+" in name for part in name.split("+")}
+    return {
+        kind: replace(summary, neurons={joint.get(n, n): k for n, k in summary.neurons.items()})
+        for kind, summary in summaries.items()
+    }
 
 
 def _matrices(data: Mapping[str, Any]) -> tuple[Matrix, ...]:

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from thinrnn.attach import attach_, gates
 from thinrnn.gate import Fixed
-from thinrnn.norms import squared_norms, weight_slices
+from thinrnn.norms import index_on, squared_norms, weight_slices
 from thinrnn.plan import Plan
 
 
@@ -36,7 +36,10 @@ class GroupLasso:
         """Set to zero every weight of the groups that is smaller than `smallest`."""
         for group in self.plan.groups:
             for tensor, s in weight_slices(self.model, group):
-                positions = s.index()[0].to(tensor.device)
+                positions = index_on(tensor.device, s)[0]
+                if len(positions) == tensor.shape[s.dim]:
+                    tensor.masked_fill_(tensor.abs() < smallest, 0)
+                    continue
                 part = tensor.index_select(s.dim, positions)
                 part.masked_fill_(part.abs() < smallest, 0)
                 tensor.index_copy_(s.dim, positions, part)

@@ -1,5 +1,6 @@
 """The weights that each neuron owns, as one norm per neuron: what the baselines judge by."""
 
+import functools
 from itertools import combinations
 
 import torch
@@ -17,12 +18,22 @@ def weight_slices(model: nn.Module, group: Group) -> list[tuple[Tensor, Slice]]:
     return [(t, s) for t, s in found.values() if isinstance(t, nn.Parameter) and t.dim() > 1]
 
 
+@functools.lru_cache(maxsize=256)
+def index_on(device: torch.device, s: Slice) -> tuple[Tensor, Tensor]:
+    """Return positions and neurons of a slice on a device, moved there once.
+
+    A CUDA graph cannot copy from the host, so a step that is captured must find them there.
+    """
+    positions, neurons = s.index()
+    return positions.to(device), neurons.to(device)
+
+
 def squared_norms(model: nn.Module, group: Group) -> Tensor:
     """Return the sum of squares of all weights that each neuron owns, differentiable."""
     pairs = weight_slices(model, group)
     total = torch.zeros(group.size, device=pairs[0][0].device, dtype=pairs[0][0].dtype)
     for tensor, s in pairs:
-        positions, neurons = (i.to(tensor.device) for i in s.index())
+        positions, neurons = index_on(tensor.device, s)
         others = [d for d in range(tensor.dim()) if d != s.dim]
         along = tensor.square().sum(others)
         total = total.index_add(0, neurons, along[positions])

@@ -155,8 +155,10 @@ def test_bad_settings_leave_no_folder_behind(tiny, tmp_path):
     [
         ({"tied": True}, "tied=true needs the last layer as wide as the embedding"),
         ({"hidden": ()}, "hidden is empty"),
-        ({"l0": 1e-7}, "exactly one of target_params, target_macs and l0"),
-        ({"target_params": None}, "exactly one of target_params, target_macs and l0"),
+        ({"l0": 1e-7}, "exactly one of target_params, target_macs, l0 and lasso"),
+        ({"target_params": None}, "exactly one of target_params, target_macs, l0 and lasso"),
+        ({"lasso": 1e-4}, "exactly one of target_params, target_macs, l0 and lasso"),
+        ({"lasso": 1e-4, "target_params": None, "shrink": False}, "leave shrink=true"),
         ({"phases": ("control",)}, "a control needs the gated run"),
         ({"phases": ("gated", "dense")}, "in this order"),
         ({"device": "tpu"}, "device is 'tpu', but must be one of: auto, cpu, cuda"),

@@ -37,6 +37,7 @@ def finish_phase(
     """Write the model and the summary of a phase, and return the summary."""
     training, run, text = fitting.training, fitting.run, fitting.text
     settings, phase = training.settings, training.phase
+    memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
     model, extra = best_model(training, shape, plan, text, run)
     if phase == "dense":
         plan = thinrnn.find_groups(model, example_tokens())
@@ -60,6 +61,7 @@ def finish_phase(
         "threads": settings.bench_threads,
         "epochs": training.epoch,
         "seconds": round(fitting.seconds, 3),
+        "memory": memory,
         **extra,
     }
     kind = "small" if phase == "gated" else phase

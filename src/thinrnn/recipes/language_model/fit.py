@@ -11,6 +11,7 @@ from thinrnn.recipes.language_model.corpus import Text
 from thinrnn.recipes.language_model.data import EOS
 from thinrnn.recipes.language_model.evaluate import mean_loss, perplexity
 from thinrnn.recipes.language_model.gate_log import gate_state, params_kept, params_wanted
+from thinrnn.recipes.language_model.iss import Lasso
 from thinrnn.recipes.language_model.rules import apply_rules, judge
 from thinrnn.recipes.language_model.training import Training, weights_of
 from thinrnn.run import DivergedError, InterruptedRunError, RunFolder
@@ -155,6 +156,8 @@ class Fitting:
         train_loss, penalty = t.epoch_means()
         if not t.is_finite():
             self.diverged()
+        if isinstance(t.penalty, Lasso):
+            t.penalty.close_()
         with t.optimizer.averaged(), self.present():
             valid_loss = self.valid_loss()
             if judge(t, valid_loss):

@@ -49,6 +49,7 @@ class LanguageModel(nn.Module):
         locked: bool = False,
         dropouts: Dropouts | None = None,
         init_range: float | None = None,
+        rnn_init: float | None = None,
     ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, embedding)
@@ -65,6 +66,10 @@ class LanguageModel(nn.Module):
             nn.init.uniform_(self.embedding.weight, -init_range, init_range)
             nn.init.uniform_(self.decoder.weight, -init_range, init_range)
             nn.init.zeros_(self.decoder.bias)
+        if rnn_init is not None:
+            for parameter in self.rnn.parameters():
+                is_bias = parameter.dim() == 1
+                nn.init.uniform_(parameter, *((0, 0) if is_bias else (-rnn_init, rnn_init)))
         if tied:
             self.decoder.weight = self.embedding.weight
 

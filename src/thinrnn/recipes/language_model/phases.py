@@ -11,6 +11,7 @@ import thinrnn
 from thinrnn.plan import Plan
 from thinrnn.recipes.language_model.corpus import Text
 from thinrnn.recipes.language_model.data import streams
+from thinrnn.recipes.language_model.iss import Lasso
 from thinrnn.recipes.language_model.model import (
     Dropouts,
     LanguageModel,
@@ -71,11 +72,18 @@ def build_model(settings: Settings, shape: Shape, vocabulary: int) -> LanguageMo
     """Return a new model with weights from the run's seed."""
     torch.manual_seed(settings.seed)
     arguments = model_arguments(settings, shape, vocabulary)
-    return LanguageModel(**arguments, dropouts=dropouts(settings), init_range=settings.init_range)
+    return LanguageModel(
+        **arguments,
+        dropouts=dropouts(settings),
+        init_range=settings.init_range,
+        rnn_init=settings.rnn_init,
+    )
 
 
 def add_gates(settings: Settings, model: nn.Module, plan: Plan, steps: int) -> Penalty:
     """Put gates on a dense model; return the penalty that closes them."""
+    if settings.lasso is not None:
+        return Lasso(model, plan, weight=settings.lasso)
     thinrnn.attach_(model, plan, gate=thinrnn.HardConcrete(mean=settings.gate_mean))
     if settings.l0 is not None:
         return thinrnn.L0(model, weight=settings.l0)

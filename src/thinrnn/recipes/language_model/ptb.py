@@ -25,6 +25,7 @@ def dense_sgd() -> Settings:
         hidden=(1500, 1500),
         dropout=0.65,
         init_range=0.04,
+        rnn_init=0.04,
         optimizer="sgd",
         lr=35.0,
         clip=10 / 35,
@@ -47,7 +48,13 @@ def dense_ntasgd() -> Settings:
 def iss() -> Settings:
     """The paper's ISS baseline: group lasso instead of gates."""
     return dataclasses.replace(
-        dense_sgd(), dropout=0.40, lr_decay=0.1, decay_from=18, decay_every=18
+        dense_sgd(),
+        dropout=0.40,
+        lr_decay=0.1,
+        decay_from=18,
+        decay_every=18,
+        lasso=7.0e-5,
+        phases=("gated",),
     )
 
 

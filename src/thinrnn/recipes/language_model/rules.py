@@ -3,6 +3,7 @@
 import math
 
 import thinrnn
+from thinrnn.recipes.language_model.iss import Lasso
 from thinrnn.recipes.language_model.training import Training
 from thinrnn.recipes.schedule import has_stalled
 
@@ -20,7 +21,7 @@ def judge(training: Training, valid_loss: float) -> bool:
     """
     if not size_is_final(training):
         return False
-    if training.best is None or isinstance(training.penalty, thinrnn.L0):
+    if training.best is None or isinstance(training.penalty, thinrnn.L0 | Lasso):
         return True
     if valid_loss < training.best["loss"]:
         training.bad_epochs = 0

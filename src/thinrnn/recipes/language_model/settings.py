@@ -50,6 +50,11 @@ class Settings:
     init_range: float | None = setting(
         0.1, "embedding and output start uniform in +- this; none: torch's default", above=0
     )
+    rnn_init: float | None = setting(
+        None,
+        "recurrent layers start uniform in +- this, biases at 0; none: torch's default",
+        above=0,
+    )
 
     # Training, the same for dense, gated and control
     epochs: int = setting(20, "passes over the training text", least=1)
@@ -90,6 +95,9 @@ class Settings:
     l0: float | Mapping[str, float] | None = setting(
         None, "fixed penalty instead of a target: one weight, or one per parameter-name pattern"
     )
+    lasso: float | None = setting(
+        None, "group lasso (ISS) instead of gates, for comparison: its weight", above=0
+    )
     gate_mean: float = setting(2.5, "where the gates start (log_alpha)")
     shrink: bool = setting(True, "remove closed neurons at every epoch end, while training goes on")
 
@@ -123,12 +131,14 @@ class Settings:
                 f"tied=true needs the last layer as wide as the embedding, but they are "
                 f"{self.hidden[-1]} and {self.embedding}: change hidden or embedding."
             )
-        pressures = [self.target_params, self.target_macs, self.l0]
+        pressures = [self.target_params, self.target_macs, self.l0, self.lasso]
         if "gated" in self.phases and sum(p is not None for p in pressures) != 1:
             raise InputError(
-                "give exactly one of target_params, target_macs and l0 "
+                "give exactly one of target_params, target_macs, l0 and lasso "
                 "(--set target_params=none --set l0=1e-7, say)."
             )
+        if self.lasso is not None and not self.shrink:
+            raise InputError("lasso removes neurons while training goes on: leave shrink=true.")
         if not self.phases or list(self.phases) != [p for p in PHASES if p in self.phases]:
             raise InputError(f"phases must be some of {', '.join(PHASES)}, in this order.")
         if self.small_dropout and not self.dropout:

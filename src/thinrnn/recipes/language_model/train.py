@@ -88,6 +88,8 @@ def train(
         for phase in settings.phases:
             if run.summary(SUMMARY[phase]) is not None:
                 continue
+            if device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats(device)
             shape = shape_for(phase, settings, run)
             training, plan = build_training(settings, phase, shape, text, device)
             if settings.distill and phase != "dense":

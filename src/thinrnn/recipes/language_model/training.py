@@ -17,6 +17,7 @@ from torch import Tensor, nn
 import thinrnn
 from thinrnn.attach import attached
 from thinrnn.recipes.language_model.graphs import GraphedStep, Step
+from thinrnn.recipes.language_model.iss import Lasso
 from thinrnn.recipes.language_model.model import LanguageModel
 from thinrnn.recipes.language_model.settings import Settings
 from thinrnn.recipes.language_model.teacher import SoftTargets, distilled_loss
@@ -26,7 +27,7 @@ from thinrnn.run.packing import all_finite
 from thinrnn.run.random_state import random_state, set_random_state_
 from thinrnn.tree import map_tensors, tensors_in
 
-Penalty = thinrnn.L0 | thinrnn.Target
+Penalty = thinrnn.L0 | thinrnn.Target | Lasso
 
 
 class Training:
@@ -120,11 +121,15 @@ class Training:
         with arithmetic(self.settings, x.device):
             logits, state = self.model(x, self.state)
             loss = self.loss(logits, y, *soft)
-        penalty = self.penalty() if isinstance(self.penalty, thinrnn.L0) else loss.new_zeros(())
+        penalty = loss.new_zeros(())
+        if isinstance(self.penalty, thinrnn.L0 | Lasso):
+            penalty = self.penalty()
         (loss + penalty).backward()
         if self.settings.clip:
             nn.utils.clip_grad_norm_(self.optimizer.weights, self.settings.clip, foreach=True)
         self.optimizer.step()
+        if isinstance(self.penalty, Lasso):
+            self.penalty.threshold_()
         self._carry(state)
         sums = torch.stack([loss.detach().float(), penalty.detach().float()]) * len(x)
         self.epoch_sums += sums

@@ -36,7 +36,7 @@ def squared_norms(model: nn.Module, group: Group) -> Tensor:
         positions, neurons = index_on(tensor.device, s)
         others = [d for d in range(tensor.dim()) if d != s.dim]
         along = tensor.square().sum(others)
-        total = total.index_add(0, neurons, along[positions])
+        total = total.index_add(0, neurons, along.index_select(0, positions))
     for (tensor, a), (other, b) in combinations(pairs, 2):
         if tensor is other and a.dim != b.dim:
             total = total - _owned_twice(tensor, a, b, group.size)

@@ -165,3 +165,9 @@ def test_the_row_with_the_papers_copying_error_is_compared_on_valid(make):
     results = Results({"ptb-ablation-5": make(small=(90.0, 86.0, 5_000_000))})
     verdict = judge(ROWS["ptb-ablation-5", "small"], results)
     assert verdict.good == ("valid 0.83 better than the paper",) and not verdict.bad
+
+
+def test_pictures_that_are_there_are_shown(make):
+    runs = {"ptb-paper": make(small=(80.5, 77.5, 6_150_000))}
+    assert "](results/ptb-paper.svg)" in results_page(Results(runs, ("ptb-paper",)))
+    assert ".svg" not in results_page(Results(runs))

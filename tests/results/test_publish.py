@@ -85,6 +85,7 @@ def test_a_run_becomes_one_file_without_local_paths(run, data, tmp_path, call):
     assert gated["params"][-1] == small["params"]
     assert gated["valid_perplexity"][-1] == pytest.approx(small["valid_perplexity"], abs=0.01)
     assert result["curves"]["control"]["kept"] == {}
+    assert "rnn.weight_hh_l0: 48 × 12 → " in (tmp_path / "results/lm-seed3.svg").read_text()
 
 
 def test_the_stored_model_is_measured_as_loaded_and_eval_says_the_same(run, data, tmp_path, call):

@@ -9,6 +9,7 @@ from thinrnn.results.rows import ABLATION, BEYOND, LSTM, Row
 from thinrnn.run.files import write_atomic
 
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
+PICTURES = ("ptb-paper", "ptb-thin")
 HEAD = (
     *("model", "paper: valid, test", "sizes", "weights"),
     *("ours: valid, test", "sizes", "weights", "verdict"),
@@ -64,6 +65,7 @@ def results_page(results: Results) -> str:
         table_of(BEYOND, results),
         "## Where ours is worse",
         worse(results),
+        pictures(results),
         "## Stored models",
         stored(results),
         "## Time and memory",
@@ -107,6 +109,19 @@ def worse(results: Results) -> str:
             label = f"multiples {row.label}" if row in ABLATION else row.label
             lines.append(f"- {label}: {'; '.join(verdict.bad)}.")
     return "\n".join(lines) or "In no row that has been run."
+
+
+def pictures(results: Results) -> str:
+    """Return the pictures of the main runs, as in the paper's figure of the sparsity pattern."""
+    shown = [name for name in PICTURES if name in results.pictures]
+    if not shown:
+        return ""
+    about = (
+        "Rows and columns of each matrix that are kept, and, beside it, the small matrix that is "
+        "left, drawn to the same scale; matrices lie on their side."
+    )
+    images = [f"![What {name} keeps of each matrix](results/{name}.svg)" for name in shown]
+    return "\n\n".join(["## What is left of the matrices", about, *images])
 
 
 def stored(results: Results) -> str:

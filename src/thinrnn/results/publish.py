@@ -7,6 +7,7 @@ from typing import Any
 
 from thinrnn import recipes
 from thinrnn.errors import RunError
+from thinrnn.results.picture import pattern_picture
 from thinrnn.run import RunFolder
 from thinrnn.run.files import write_atomic
 from thinrnn.run.metrics import read_metrics
@@ -26,7 +27,7 @@ def publish(
     data: Path | None = None,
     progress: Progress,
 ) -> Path:
-    """Write what a run found to folder/NAME.json and return that file.
+    """Write what a run found to folder/NAME.json and return that file; NAME.svg shows its pattern.
 
     With a precision its small model is also stored, in folder/models/NAME, read back and measured
     again on the run's text, or on the one in the folder `data`.
@@ -41,6 +42,9 @@ def publish(
         }
     path = folder / f"{name}.json"
     write_atomic(path, one_line_lists(result))
+    pattern = run.path / "pattern.json"
+    if pattern.exists():
+        write_atomic(folder / f"{name}.svg", pattern_picture(json.loads(pattern.read_bytes())))
     return path
 
 

@@ -27,6 +27,7 @@ class Results:
     """All published runs, by name."""
 
     runs: dict[str, dict[str, Any]]
+    pictures: tuple[str, ...] = ()  # names of the runs with a picture of their pattern
 
     @classmethod
     def read(cls, folder: Path) -> "Results":
@@ -36,7 +37,8 @@ class Results:
             found = json.loads(path.read_bytes())
             if "models" in found and "curves" in found:
                 runs[path.stem] = found
-        return cls(runs)
+        pictures = tuple(name for name in runs if (folder / f"{name}.svg").exists())
+        return cls(runs, pictures)
 
     def seeds(self, name: str) -> list[dict[str, Any]]:
         """Return a run and its repetitions with other seeds, which are called NAME-seedN."""

@@ -152,3 +152,25 @@ def test_recurrent_layers_start_where_they_are_told(tiny):
         limit = 0.04 if name.startswith("rnn.weight") else 0.2
         limit = 0.0 if "bias" in name else limit
         assert limit * 0.9 <= parameter.abs().max() <= limit
+
+
+@pytest.mark.gpu
+def test_graphs_give_the_losses_of_plain_steps(iss):
+    losses, sizes = [], []
+    for graphs in (False, True):
+        settings = iss(device="cuda", cuda_graphs=graphs, precision="float32")
+        text, cuda = load_text(settings), torch.device("cuda")
+        shape = phases.dense_shape(settings)
+        training, _ = phases.build_training(settings, "gated", shape, text, cuda)
+        for _ in range(settings.epochs):
+            while not training.epoch_is_over:
+                training.take_step()
+            losses.append(training.epoch_means())
+            training.penalty.close_()
+            training.shrink()
+            training.begin_epoch()
+        sizes.append([gate.size for gate in thinrnn.gates(training.model).values()])
+    half = len(losses) // 2
+    for plain, graphed in zip(losses[:half], losses[half:], strict=True):
+        assert graphed == pytest.approx(plain, rel=1e-2)
+    assert sizes[0] == sizes[1] and sizes[0][1] < 14

@@ -4,6 +4,7 @@ from thinrnn.attach import attach_, detach_, gates, param_groups
 from thinrnn.benchmark import benchmark
 from thinrnn.compact import compact
 from thinrnn.count import Count, count
+from thinrnn.export import export_onnx
 from thinrnn.find import find_groups
 from thinrnn.gate import Fixed, Gate, HardConcrete
 from thinrnn.l0 import L0
@@ -39,6 +40,7 @@ __all__ = [
     "count",
     "cut_",
     "detach_",
+    "export_onnx",
     "find_groups",
     "gates",
     "kept",

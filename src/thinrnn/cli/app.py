@@ -10,6 +10,7 @@ from thinrnn.cli.data import data
 from thinrnn.cli.demo import demo
 from thinrnn.cli.doctor import doctor
 from thinrnn.cli.eval import evaluate
+from thinrnn.cli.export import export
 from thinrnn.cli.generate import generate
 from thinrnn.cli.list import list_all
 from thinrnn.cli.publish import publish
@@ -50,6 +51,7 @@ for name, command, example in (
     ("eval", evaluate, "thinrnn eval runs/demo --json"),
     ("compact", compact, "thinrnn compact runs/demo --out thin --round-to 8"),
     ("bench", bench, "thinrnn bench runs/demo --batch 10 --steps 30 --threads 1"),
+    ("export", export, "thinrnn export runs/demo --onnx demo.onnx --streaming"),
     ("report", report, "thinrnn report runs/demo runs/lm --out compare.html"),
     ("list", list_all, "thinrnn list runs"),
     ("doctor", doctor, "thinrnn doctor"),

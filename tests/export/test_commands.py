@@ -1,0 +1,95 @@
+"""thinrnn export, as a user calls it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+
+import thinrnn
+from thinrnn.cli import main
+from thinrnn.recipes.language_model.data import Splitting, Vocabulary
+from thinrnn.recipes.language_model.load import load_model, save_model
+from thinrnn.recipes.language_model.model import LanguageModel
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+WORDS = ("<unk>", "<eos>", *(f"w{i}" for i in range(28)))
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run a command; return its exit code, its output and what it said on the error stream."""
+
+    def run(*arguments: Any) -> tuple[Any, str, str]:
+        with pytest.raises(SystemExit) as left:
+            main([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        return left.value.code or 0, said.out, said.err
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a pruned model."""
+    folder = tmp_path_factory.mktemp("models") / "small"
+    torch.manual_seed(0)
+    arguments = {"vocabulary": len(WORDS), "embedding": 8, "hidden": (12, 12)}
+    dense = LanguageModel(**arguments)  # type: ignore[arg-type]
+    thinrnn.attach_(dense, thinrnn.find_groups(dense, torch.zeros(3, 2, dtype=torch.long)))
+    for gate in thinrnn.gates(dense).values():
+        gate.log_alpha = 3 * torch.randn(gate.size) + 1
+    save_model(thinrnn.compact(dense), folder, arguments, Vocabulary(WORDS, Splitting()), "float32")
+    return folder
+
+
+def test_export_writes_a_file_that_agrees_with_the_model(
+    model: Path, tmp_path: Path, call: Any
+) -> None:
+    file = tmp_path / "out" / "model.onnx"
+    code, said, _ = call("export", model, "--onnx", file)
+    assert code == 0 and "largest difference from PyTorch" in said
+    assert said.splitlines()[-1].startswith(f"wrote {file} and {tmp_path / 'out/vocabulary.json'};")
+    assert json.loads((tmp_path / "out/vocabulary.json").read_text())["tokens"] == list(WORDS)
+    tokens = torch.randint(0, len(WORDS), (9, 4))
+    with torch.no_grad():
+        expected = load_model(model).model(tokens)[0]
+    found = onnxruntime.InferenceSession(file).run(["output.0"], {"tokens": tokens.numpy()})[0]
+    numpy.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_export_prints_one_json_object(model: Path, tmp_path: Path, call: Any) -> None:
+    file = tmp_path / "model.onnx"
+    code, said, err = call("export", model, "--onnx", file, "--streaming", "--json")
+    result = json.loads(said)
+    assert code == 0 and result["difference"] < 1e-4 and len(result["states"]) == 4
+    assert result["bytes"] == file.stat().st_size and "exporting" in err
+    about = {entry.key: entry.value for entry in onnx.load(file).metadata_props}
+    assert about["recipe"] == "language_model" and len(about["vocabulary"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["export", "nowhere", "--onnx", "a.onnx"], "nowhere does not exist"),
+        (["export", "."], "Missing option '--onnx'"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: list[str], message: str, tmp_path: Path, call: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, said, err = call(*arguments)
+    assert code == 2 and message in err and err.count("\n") == 1 and not said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["export"])
+def test_help_has_an_example_and_json(command: str, call: Any) -> None:
+    code, said, _ = call(command, "--help")
+    assert code == 0 and f"Example: thinrnn {command}" in said and "--json" in said

@@ -1,0 +1,236 @@
+"""Exported files do what their models do, at other sizes than the example's, also in chunks."""
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+import thinrnn
+from thinrnn import RNNStack, export_onnx
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A recurrent network, how it is called, and at which size."""
+
+    kind: str
+    sizes: tuple[tuple[int, ...], ...]  # by layer and direction
+    projection: int
+    bias: bool
+    batch_first: bool
+    streaming: bool
+    packed: bool
+    example: tuple[int, int]  # batch, time
+    other: tuple[int, int]
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    directions = draw(st.integers(1, 2))
+    layers = draw(st.integers(1, 2))
+    size = st.integers(1, 5)
+    equal = draw(st.booleans())
+    first = tuple(draw(size) for _ in range(directions)) if not equal else (3,) * directions
+    sizes = [first] + [
+        first if equal else tuple(draw(size) for _ in range(directions)) for _ in range(layers - 1)
+    ]
+    streaming = directions == 1 and draw(st.booleans())
+    kind = draw(st.sampled_from(["LSTM", "GRU", "RNN_TANH", "RNN_RELU"]))
+    numbers = st.tuples(st.integers(1, 4), st.integers(1, 5))
+    return Case(
+        kind,
+        tuple(sizes),
+        draw(st.sampled_from([0, 2])) if kind == "LSTM" else 0,
+        draw(st.booleans()),
+        draw(st.booleans()),
+        streaming,
+        not streaming and draw(st.booleans()),
+        draw(numbers),
+        draw(numbers),
+    )
+
+
+def make_cell(case: Case, inputs: int, hidden: int) -> nn.RNNBase:
+    options: dict[str, Any] = {"bias": case.bias, "batch_first": case.batch_first}
+    if case.kind == "LSTM":
+        if case.projection:
+            return nn.LSTM(inputs, hidden + 2, proj_size=case.projection, **options)
+        return nn.LSTM(inputs, hidden, **options)
+    if case.kind == "GRU":
+        return nn.GRU(inputs, hidden, **options)
+    return nn.RNN(inputs, hidden, nonlinearity=case.kind[4:].lower(), **options)
+
+
+class Net(nn.Module):
+    """A linear layer behind a stack of recurrent ones, packed or not."""
+
+    def __init__(self, case: Case) -> None:
+        super().__init__()
+        cells, width = {}, 4
+        for layer, sizes in enumerate(case.sizes):
+            for name, size in zip((f"l{layer}", f"l{layer}_reverse"), sizes, strict=False):
+                cells[name] = make_cell(case, width, size)
+            width = sum(case.projection or size for size in sizes)
+        stack = RNNStack(cells, batch_first=case.batch_first, dropout=0.0)
+        self.rnn = stack.to_rnn() or stack
+        self.head = nn.Linear(width, 3)
+        self.batch_first = case.batch_first
+
+    def forward(self, x: Any, lengths: Any = None) -> Any:
+        if lengths is not None:
+            x = pack_padded_sequence(x, lengths, self.batch_first, enforce_sorted=False)
+        output, _ = self.rnn(x)
+        if lengths is not None:
+            output, _ = pad_packed_sequence(output, self.batch_first)
+        return self.head(output)
+
+
+def make_input(case: Case, size: tuple[int, int]) -> tuple[torch.Tensor, ...]:
+    batch, time = size
+    x = torch.randn(batch, time, 4)
+    lengths = torch.randint(1, time + 1, (batch,))
+    lengths[batch // 2] = time
+    return (x if case.batch_first else x.transpose(0, 1), *([lengths] if case.packed else []))
+
+
+def run(path: Path, values: dict[str, Any]) -> dict[str, Any]:
+    session = onnxruntime.InferenceSession(path)
+    names = [value.name for value in session.get_outputs()]
+    return dict(zip(names, session.run(None, values), strict=True))
+
+
+def operators(path: Path) -> Counter[str]:
+    return Counter(node.op_type for node in onnx.load(path).graph.node)
+
+
+@given(case=cases())
+@settings(max_examples=6, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # seconds each
+def test_file_does_what_the_model_does(case: Case, tmp_path_factory: Any) -> None:
+    path = tmp_path_factory.mktemp("grid") / "model.onnx"
+    model = Net(case).eval()
+    export = export_onnx(model, path, make_input(case, case.example), streaming=case.streaming)
+    assert export.difference <= 1e-4 and export.bytes == path.stat().st_size
+    assert operators(path)[case.kind[:3].replace("LST", "LSTM")] >= len(case.sizes)
+
+    given = make_input(case, case.other)
+    with torch.no_grad():
+        expected = model(*given)
+    values = dict(zip(["x", "lengths"], (t.numpy() for t in given), strict=False))
+    if not case.streaming:
+        found = run(path, values)["output"]
+    else:
+        found = run_one_by_one(path, export, values["x"], 1 if case.batch_first else 0)
+    numpy.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def run_one_by_one(path: Path, export: Any, x: Any, time_axis: int) -> Any:
+    """The outputs for one step after the other, states handed on."""
+    session = onnxruntime.InferenceSession(path)
+    names = [value.name for value in session.get_outputs()]
+    batch = x.shape[1 - time_axis]
+    state = {
+        name: numpy.zeros((1, batch, export.inputs[name][-1]), numpy.float32)
+        for name in export.states
+    }
+    found = []
+    for step in range(x.shape[time_axis]):
+        values = {"x": x.take([step], time_axis), **state}
+        result = dict(zip(names, session.run(None, values), strict=True))
+        state = {name: result[f"{name}.next"] for name in export.states}
+        found.append(result["output"])
+    return numpy.concatenate(found, time_axis)
+
+
+class LanguageModel(nn.Module):
+    """As most people write it: tokens and a state in, logits and the next state out."""
+
+    def __init__(self, vocabulary: int = 30, size: int = 8) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocabulary, size)
+        self.rnn = nn.LSTM(size, size, num_layers=2)
+        self.decoder = nn.Linear(size, vocabulary, bias=False)
+        self.decoder.weight = self.embedding.weight
+
+    def forward(self, tokens: Any, state: Any = None) -> Any:
+        output, state = self.rnn(self.embedding(tokens), state)
+        return self.decoder(output), state
+
+
+def pruned(model: nn.Module, example: Any) -> nn.Module:
+    thinrnn.attach_(model, thinrnn.find_groups(model, example))
+    torch.manual_seed(0)
+    for gate in thinrnn.gates(model).values():
+        gate.log_alpha = 3 * torch.randn(gate.size) + 1
+    return thinrnn.compact(model)
+
+
+def test_pruned_language_model_streams(tmp_path: Path) -> None:
+    tokens = torch.randint(0, 30, (5, 2))
+    small = pruned(LanguageModel(), tokens)
+    path = tmp_path / "lm.onnx"
+    export = export_onnx(small, path, tokens, streaming=True, metadata={"vocabulary": {"a": 1}})
+    assert isinstance(small.rnn, RNNStack)
+    assert export.inputs["tokens"] == ("time", "batch")
+    assert export.states == ("rnn.l0.h", "rnn.l0.c", "rnn.l1.h", "rnn.l1.c")
+    # what the model returns as its state is not returned a second time
+    assert list(export.outputs) == ["output.0", *(f"{name}.next" for name in export.states)]
+    about = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
+    assert about["thinrnn"] == thinrnn.__version__ and about["vocabulary"] == '{"a": 1}'
+    assert '"rnn.l0"' in about["sizes"]
+    assert "largest difference from PyTorch" in str(export)
+
+
+def test_tied_matrix_is_stored_once(tmp_path: Path) -> None:
+    model = LanguageModel(vocabulary=2000)
+    export = export_onnx(model, tmp_path / "tied.onnx", torch.randint(0, 30, (5, 2)))
+    assert export.bytes < 1.2 * 4 * sum(p.numel() for p in model.parameters())
+
+
+def test_given_state_is_an_input(tmp_path: Path) -> None:
+    model = nn.LSTM(4, 5, proj_size=3, bidirectional=True)
+    state = (torch.randn(2, 2, 3), torch.randn(2, 2, 5))
+    export = export_onnx(model, tmp_path / "a.onnx", (torch.randn(6, 2, 4), state))
+    assert list(export.inputs) == ["input", "hx.0", "hx.1"]
+    assert export.inputs["hx.0"] == (2, "batch", 3)
+
+
+def test_packed_sequence_as_argument_is_data_and_lengths(tmp_path: Path) -> None:
+    x = pack_padded_sequence(torch.randn(4, 3, 6), torch.tensor([4, 2, 1]))
+    export = export_onnx(nn.GRU(6, 5, bidirectional=True), tmp_path / "a.onnx", x)
+    assert export.inputs == {
+        "input.data": ("time", "batch", 6),
+        "input.lengths": ("batch",),
+    }
+
+
+def test_one_step_of_a_cell(tmp_path: Path) -> None:
+    example = (torch.randn(2, 4), torch.randn(2, 3))
+    export = export_onnx(nn.GRUCell(4, 3), tmp_path / "a.onnx", example)
+    assert export.inputs == {"input": ("batch", 4), "hx": ("batch", 3)}
+
+
+def test_model_is_left_alone(tmp_path: Path) -> None:
+    model = LanguageModel().double().train()
+    before = {k: v.clone() for k, v in model.state_dict().items()}
+    forward = model.rnn.forward
+    export_onnx(model, tmp_path / "a.onnx", torch.randint(0, 30, (5, 2)))
+    assert model.training and model.rnn.forward == forward
+    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+
+
+def test_no_source_path_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.onnx"
+    export_onnx(nn.GRU(4, 3), path, torch.randn(5, 2, 4))
+    assert b".py" not in path.read_bytes()

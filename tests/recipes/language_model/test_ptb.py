@@ -3,9 +3,10 @@
 import pytest
 
 from thinrnn import recipes
-from thinrnn.recipes.language_model import ptb
+from thinrnn.recipes.language_model import ptb, train
 from thinrnn.recipes.language_model.phases import build_model, dense_shape
 from thinrnn.recipes.settings import as_json, with_values
+from thinrnn.run.progress import Silent
 
 PRESETS = {preset.name: preset for preset in ptb.PRESETS}
 
@@ -92,3 +93,25 @@ def test_plain_sgd_is_the_papers():
         for epoch in (0, 13, 14, 15)
     ]
     assert rates == pytest.approx([35, 35, 35 / 1.15, 35 / 1.15**2])
+
+
+@pytest.mark.parametrize(
+    "name", ["dense-sgd", "iss", "paper", "ablation-3", "gru", "rnn", "thin", "thin-scratch"]
+)
+def test_a_preset_trains_to_the_end(name, tiny, tmp_path):
+    """The same settings with other sizes and texts."""
+    settings = PRESETS[f"ptb-{name}"].settings()
+    small = as_json(tiny(epochs=1))
+    taken = ("train", "valid", "test", "epochs", "batch", "device", "threads", "tensorboard")
+    changes = {key: small[key] for key in (*taken, "bench_batch", "bench_steps", "bench_seconds")}
+    changes |= {"embedding": 10, "hidden": (12,) * (len(settings.hidden) - 1) + (10,)}
+    if not settings.tied and len(set(settings.hidden)) == 1:
+        changes["hidden"] = (12, 12)
+    if settings.target_params is not None:
+        changes["target_params"] = 0.6
+    if settings.distill:
+        changes |= {"distill": 0.0, "teacher": ""}  # the teacher is a run of its own
+    settings = with_values(settings, changes)
+    finished = train.start(settings, tmp_path / "run", preset=None, progress=Silent())
+    kinds = {"gated": "small"}
+    assert list(finished.summaries()) == [kinds.get(p, p) for p in settings.phases]

@@ -29,7 +29,9 @@ def write_pages(root: Path) -> list[Path]:
 def pages(root: Path) -> dict[Path, str]:
     """Return what the pages of a repository should contain."""
     results = Results.read(root / "results")
-    found = {root / "RESULTS.md": results_page(results)}
+    notes = root / "results" / "NOTES.md"
+    tried = notes.read_text(encoding="utf-8") if notes.exists() else ""
+    found = {root / "RESULTS.md": results_page(results, tried)}
     readme = root / "README.md"
     if readme.exists():
         text = readme.read_text(encoding="utf-8")
@@ -40,8 +42,8 @@ def pages(root: Path) -> dict[Path, str]:
     return found
 
 
-def results_page(results: Results) -> str:
-    """Return RESULTS.md."""
+def results_page(results: Results, tried: str = "") -> str:
+    """Return RESULTS.md; `tried` are notes written by hand, on what was tried and is next."""
     parts = [
         "# Results",
         "Written by `python -m thinrnn.results` from the files in [results](results), each of "
@@ -70,6 +72,8 @@ def results_page(results: Results) -> str:
         stored(results),
         "## Time and memory",
         cost(results),
+        speed(results),
+        f"## What was tried\n\n{tried.strip()}" if tried.strip() else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -164,6 +168,20 @@ def cost(results: Results) -> str:
     if not lines:
         return "Nothing has been run yet."
     return markdown(("run", "model", "epochs", "minutes", "GPU memory, GiB", "machine"), lines)
+
+
+def speed(results: Results) -> str:
+    """Return how long the pruned run took beside the dense one under the same schedule."""
+    pruned, dense = results.runs.get("ptb-paper"), results.runs.get("ptb-dense-ntasgd")
+    if pruned is None or "small" not in pruned["models"]:
+        return ""
+    ours = pruned["models"]["small"]
+    text = f"Neuron selection from 1500-1500-1500 took {ours['seconds'] / 60:.1f} minutes"
+    if dense is not None:
+        theirs = dense["models"]["dense"]
+        ratio = ours["seconds"] / ours["epochs"] / (theirs["seconds"] / theirs["epochs"])
+        text += f", per epoch {ratio:.2f} times the dense NT-ASGD run"
+    return f"{text}; at most 15 minutes and half the time were asked."
 
 
 def perplexities(figures: Figures) -> str:

@@ -13,7 +13,7 @@ def main(arguments: list[str] | None = None) -> None:
     from thinrnn.errors import ThinRNNError
 
     try:
-        code = app(arguments, standalone_mode=False) or 0
+        code = app(arguments, prog_name="thinrnn", standalone_mode=False) or 0
     except ThinRNNError as error:
         code = fail(str(error), exit_code(error))
     except KeyboardInterrupt:
@@ -25,7 +25,8 @@ def main(arguments: list[str] | None = None) -> None:
         # Wrong options; the class is typer's own or click's, depending on typer's version.
         if not hasattr(error, "format_message"):
             raise
-        code = fail(f"{error.format_message()} (thinrnn --help shows how)", 2)
+        message = error.format_message()  # empty where no command was given: the help was shown
+        code = fail(f"{message} (thinrnn --help shows how)", 2) if message else 2
     sys.exit(code)
 
 

@@ -11,8 +11,10 @@ import torch
 import thinrnn
 from thinrnn.cli import main
 from thinrnn.recipes.language_model.data import Splitting, Vocabulary
+from thinrnn.recipes.language_model.export import onnx_calls
 from thinrnn.recipes.language_model.load import load_model, save_model
 from thinrnn.recipes.language_model.model import LanguageModel
+from thinrnn.run.progress import Silent
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -93,3 +95,18 @@ def test_bad_input_is_one_line_and_exit_code_2(
 def test_help_has_an_example_and_json(command: str, call: Any) -> None:
     code, said, _ = call(command, "--help")
     assert code == 0 and f"Example: thinrnn {command}" in said and "--json" in said
+
+
+def test_models_of_a_run_are_called_in_onnx_runtime(model: Path) -> None:
+    calls = onnx_calls({"small": model, "control": model}, threads=1, progress=Silent())
+    assert list(calls) == ["small"] and calls["small"][1] < 1e-4
+    tokens = torch.randint(0, len(WORDS), (7, 3))
+    with torch.no_grad():
+        expected = load_model(model).model(tokens)[0]
+    numpy.testing.assert_allclose(calls["small"][0](tokens)["output.0"], expected, atol=1e-5)
+    assert (model / "model.onnx").exists() and load_model(model)
+
+
+def test_a_run_goes_on_without_the_extra(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert onnx_calls({"small": model}, threads=1, progress=Silent()) == {}

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from thinrnn.errors import ExampleError
 from thinrnn.export.operators import Weights
 from thinrnn.tree import tensors_in
 
@@ -141,6 +142,9 @@ class Watch(TorchFunctionMode):
 
     def _note(self, call: Call) -> None:
         steps, batch = call.steps_and_batch
+        width = call.layers[0][0].ih.shape[1]
+        if call.x.shape[-1] != width:  # torch itself does not look at packed data of equal lengths
+            raise ExampleError(f"'{self.module}' reads {width} features, not {call.x.shape[-1]}.")
         if call.batch_sizes is not None:
             steps, batch = len(call.batch_sizes), int(call.batch_sizes[0])
         for place, weights in enumerate(call.layers):

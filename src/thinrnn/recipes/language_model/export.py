@@ -3,13 +3,20 @@
 import dataclasses
 import hashlib
 import json
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from thinrnn.export import Export, export_onnx
+from thinrnn.export.errors import ExportError, MissingExtraError
+from thinrnn.export.onnx_file import OnnxFile
 from thinrnn.recipes.language_model.data import Vocabulary
 from thinrnn.recipes.language_model.load import load_model
 from thinrnn.run.files import write_json
+from thinrnn.run.progress import Progress
 
 
 def export_model(
@@ -41,3 +48,33 @@ def vocabulary_hash(words: dict[str, Any]) -> str:
     """Return the SHA-256 of a vocabulary, the same wherever it was written."""
     text = json.dumps(words, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def onnx_calls(
+    folders: dict[str, Path], *, threads: int, progress: Progress
+) -> dict[str, tuple[Callable[[Tensor], Any], float]]:
+    """Return the dense and the small model in ONNX Runtime, each with how far it is from PyTorch.
+
+    The small one stays in its folder as model.onnx. Nothing is returned where the extra `onnx` is
+    not installed or a model cannot be exported, which is said.
+    """
+    calls: dict[str, tuple[Callable[[Tensor], Any], float]] = {}
+    for kind in ("dense", "small"):
+        if kind not in folders:
+            continue
+        with tempfile.TemporaryDirectory() as temporary:
+            place = folders[kind] if kind == "small" else Path(temporary)
+            try:
+                export = export_model(folders[kind], place / "model.onnx")
+            except (ExportError, MissingExtraError) as error:
+                progress.line(f"{kind} model not timed in ONNX Runtime: {error}")
+                continue
+            calls[kind] = (_call(OnnxFile(export.path, threads=threads)), export.difference)
+    return calls
+
+
+def _call(file: OnnxFile) -> Callable[[Tensor], Any]:
+    def call(tokens: Tensor) -> Any:
+        return file({"tokens": tokens.numpy(), **file.first_states(tokens.shape[1])})
+
+    return call

@@ -122,19 +122,28 @@ def size(model: nn.Module) -> dict[str, int]:
 def time_models(run: RunFolder, settings: Settings, progress: Progress) -> None:
     """Time all models of the run side by side on the CPU and add that to their summaries."""
     from thinrnn.benchmark import benchmark
+    from thinrnn.recipes.language_model.export import onnx_calls
     from thinrnn.recipes.language_model.load import load_model
 
     summaries = run.summaries()
     if all(summary["milliseconds"] is not None for summary in summaries.values()):
         return
     progress.line("timing the models side by side")
-    models = {kind: load_model(kind_folder(run.path, kind)).model for kind in summaries}
+    folders = {kind: kind_folder(run.path, kind) for kind in summaries}
+    models: dict[str, Any] = {kind: load_model(path).model for kind, path in folders.items()}
+    in_onnx = {}
+    if settings.bench_seconds:  # 0 is for runs that are not to wait for anything
+        in_onnx = onnx_calls(folders, threads=settings.bench_threads, progress=progress)
+    models |= {f"{kind} in ONNX Runtime": call for kind, (call, _) in in_onnx.items()}
     tokens = example_tokens(settings.bench_batch, settings.bench_steps)
     timing = benchmark(
         models, tokens, threads=settings.bench_threads, seconds=settings.bench_seconds
     )
     for kind, summary in summaries.items():
         summary["milliseconds"] = timing[kind].median
+        if kind in in_onnx:
+            summary["onnx_milliseconds"] = timing[f"{kind} in ONNX Runtime"].median
+            summary["onnx_difference"] = in_onnx[kind][1]
         run.write_summary(kind, summary)
 
 

@@ -151,6 +151,15 @@ def test_a_page_is_watched_until_every_phase_has_its_model(make_run: MakeRun) ->
     assert "Speed-up" in page.text  # what dense and small model have is there already
 
 
+def test_a_run_that_was_stopped_says_how_to_go_on(make_run: MakeRun) -> None:
+    folder = make_run(finished=False, epochs=7)
+    (folder / ".lock").touch()  # and no process holds it
+    page = Page(write_report([folder]))
+    assert "stopped before its end: epoch 7 (gated phase" in page.text
+    assert f"go on with thinrnn train --resume {folder}" in page.text
+    assert "refresh" not in page.source
+
+
 def test_coupled_groups_are_one_row_in_all_models(make_run: MakeRun) -> None:
     apart = {"embedding": 40, "rnn.l0": 30, "rnn.l1": 40}
     together = {"embedding+rnn.l1": 12, "rnn.l0": 8}

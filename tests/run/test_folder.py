@@ -1,10 +1,12 @@
+import errno
 import json
+from pathlib import Path
 
 import pytest
 
 from thinrnn.errors import RunError
 from thinrnn.run import InputError, RunFolder
-from thinrnn.run.folder import find_runs, free_name
+from thinrnn.run.folder import find_runs, free_name, is_running
 
 CONFIG = {"recipe": "language_model", "settings": {}}
 
@@ -57,6 +59,34 @@ def test_two_processes_cannot_write_to_one_run(tmp_path):
         pass
     with RunFolder(tmp_path).locked():
         pass
+
+
+def test_a_folder_that_cannot_be_made_is_bad_input(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"cannot write .*file/run: Not a directory"):
+        RunFolder.create(tmp_path / "file/run", CONFIG)
+
+
+def test_a_read_only_folder_is_said_before_anything_happens(tmp_path, monkeypatch):
+    run = RunFolder.create(tmp_path, CONFIG)
+    real = Path.open
+
+    def read_only(path, mode="r", *more):
+        if "w" in mode:
+            raise OSError(errno.EROFS, "Read-only file system")
+        return real(path, mode, *more)
+
+    monkeypatch.setattr(Path, "open", read_only)
+    with pytest.raises(InputError, match=r"read-only; choose another folder.*"), run.locked():
+        pass
+
+
+def test_whether_a_run_is_running_is_told_by_its_lock(tmp_path):
+    run = RunFolder.create(tmp_path, CONFIG)
+    assert is_running(tmp_path)  # there is no lock yet: it cannot be told
+    with run.locked():
+        assert is_running(tmp_path)
+    assert not is_running(tmp_path)
 
 
 def test_free_names_and_runs_that_are_there(tmp_path):

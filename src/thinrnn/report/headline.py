@@ -67,11 +67,13 @@ def conditions(model: Summary) -> str:
 
 
 def _progress(run: Run) -> str:
+    state = "still running" if run.is_running else "stopped before its end"
+    more = "" if run.is_running else f"; go on with thinrnn train --resume {run.folder}"
     if not run.epochs:
-        return "still running: no epoch finished yet"
+        return f"{state}: no epoch finished yet{more}"
     last = run.epochs[-1]
     spent = f", {numbers.duration(last.seconds)}" if math.isfinite(last.seconds) else ""
-    return f"still running: epoch {last.epoch} ({last.phase} phase{spent})"
+    return f"{state}: epoch {last.epoch} ({last.phase} phase{spent}){more}"
 
 
 def _cards(run: Run) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from thinrnn.errors import RunError
+from thinrnn.run.folder import is_running
 
 KINDS = ("dense", "small", "control")
 PHASES = ("dense", "gated", "control")
@@ -96,6 +97,7 @@ class Run:
     summaries: Mapping[str, Summary]
     matrices: tuple[Matrix, ...]
     damaged_lines: tuple[int, ...]
+    is_running: bool
 
     @property
     def finished(self) -> bool:
@@ -144,6 +146,7 @@ def read_run(folder: Path) -> Run:
         summaries=_with_common_names(summaries),
         matrices=matrices,
         damaged_lines=damaged,
+        is_running=is_running(folder),
     )
 
 

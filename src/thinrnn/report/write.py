@@ -45,7 +45,7 @@ def write_report(folders: Sequence[Path], out: Path | None = None) -> Path:
             ]
         ),
     )
-    text = page(f"{main.name} · thinrnn", body, refresh=not main.finished)
+    text = page(f"{main.name} · thinrnn", body, refresh=main.is_running and not main.finished)
     path = Path(out) if out is not None else main.folder / "report.html"
     try:
         _replace(path, text)

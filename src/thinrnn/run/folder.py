@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from thinrnn.errors import RunError
-from thinrnn.run.errors import InputError
+from thinrnn.run.errors import InputError, StorageError
 from thinrnn.run.files import remove_folder, storage, write_json
 from thinrnn.run.metrics import Metrics
 
@@ -50,9 +50,10 @@ class RunFolder:
             )
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise InputError(f"{path} is not an empty folder: choose another with --out.")
-        with storage(path):
-            path.mkdir(parents=True, exist_ok=True)
-        write_json(path / "config.json", config)
+        with _chosen():
+            with storage(path):
+                path.mkdir(parents=True, exist_ok=True)
+            write_json(path / "config.json", config)
         return cls(path)
 
     def _read_config(self) -> dict[str, Any]:
@@ -104,7 +105,7 @@ class RunFolder:
         except ImportError:  # no such locks on Windows
             yield
             return
-        with storage(self.path):
+        with _chosen(), storage(self.path):
             file = (self.path / ".lock").open("w")
         with file:
             try:
@@ -114,6 +115,27 @@ class RunFolder:
                     f"another process is writing to {self.path}: wait for it."
                 ) from None
             yield
+
+
+@contextlib.contextmanager
+def _chosen() -> Iterator[None]:
+    """Blame the choice of the folder where the first thing written to it fails."""
+    try:
+        yield
+    except StorageError as error:
+        raise InputError(str(error)) from error
+
+
+def is_running(folder: Path) -> bool:
+    """Whether a process is writing to a run; yes, where that cannot be told."""
+    try:
+        import fcntl
+
+        with (folder / ".lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (ImportError, OSError):  # no such locks on Windows, no such file, or locked
+        return True
+    return False
 
 
 def free_name(folder: Path) -> Path:

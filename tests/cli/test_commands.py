@@ -1,5 +1,6 @@
 """The commands as a user calls them: what they print, what they write, how they leave."""
 
+import errno
 import json
 import random
 
@@ -125,10 +126,14 @@ def test_resume_of_a_finished_run_prints_its_table(run, call):
 
 def test_a_broken_promise_is_said_and_is_in_the_exit_code(texts, tmp_path, call):
     code, said, _ = call(
-        "demo", "--out", tmp_path / "demo", *options(min_count=40, epochs=1, batch=100, bptt=60)
+        "demo",
+        "--out",
+        tmp_path / "demo",
+        *options(min_count=40, epochs=1, batch=100, bptt=60, tied="no"),
     )
     assert code == 1
-    assert "BROKEN  perplexity" in said
+    broken = [line for line in said.splitlines() if line.startswith("BROKEN  ")]
+    assert any("weights, under a third of" in line for line in broken)  # half were asked for
 
 
 def test_eval_measures_what_the_run_said(run, texts, call):
@@ -191,6 +196,43 @@ def test_list_shows_presets_runs_and_settings(run, call):
     assert code == 0 and "target_params" in said and "parameters to end with" in said
 
 
+def test_list_says_what_to_do_with_a_run_that_has_no_model_yet(run, tmp_path, call):
+    folder = tmp_path / "begun"
+    folder.mkdir()
+    (folder / "config.json").write_text((run / "config.json").read_text())
+    code, said, _ = call("list", tmp_path)
+    row, last = said.splitlines()[-2:]
+    assert code == 0 and row.split() == [str(folder), "lm", "none", "-", "-"]
+    assert last == f"next: thinrnn train --resume {folder}"
+
+
+def test_a_model_that_learned_nothing_is_a_broken_promise(texts, tmp_path, call):
+    files = ("--train", texts / "train.txt", "--valid", texts / "valid.txt")
+    wild = options(optimizer="sgd", lr=1e30, clip=0, phases="dense", epochs=1, schedule="decay")
+    code, said, _ = call("train", "lm", *files, "--out", tmp_path / "run", *wild, "--json")
+    result = json.loads(said, parse_constant=pytest.fail)
+    assert code == 1 and result["dense"]["valid_perplexity"] is None
+    assert "the perplexity of the dense model is a number" in result["promises"][0]["text"]
+
+
+def test_a_full_disk_is_said_with_how_to_go_on(texts, tmp_path, call, monkeypatch):
+    def full(path, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("thinrnn.run.checkpoint.write_synced", full)
+    files = ("--train", texts / "train.txt", "--valid", texts / "valid.txt")
+    code, _, err = call("train", "lm", *files, "--out", tmp_path / "run", *options())
+    assert code == 1 and "the disk is full; free some space" in err
+    assert err.endswith(f"Then go on with 'thinrnn train --resume {tmp_path / 'run'}'\n")
+
+
+def test_compact_says_in_one_line_what_cannot_be_rounded(run, tmp_path, call):
+    code, said, err = call("compact", run, "--round-to", 64, "--out", tmp_path / "thin")
+    assert code == 0 and err == ""
+    notes = [line for line in said.splitlines() if line.startswith("note: ")]
+    assert notes and all("cannot be rounded up to 64" in note for note in notes)
+
+
 def test_doctor_prunes_a_tiny_model(call):
     code, said, _ = call("doctor", "--json")
     result = json.loads(said)
@@ -210,6 +252,24 @@ def test_help_has_an_example_and_json(command, call):
 def test_help_lists_all_commands(call):
     code, said, _ = call("--help")
     assert code == 0 and all(command in said for command in COMMANDS)
+
+
+EMPTY, BINARY, LATIN = "{bad}/empty.txt", "{bad}/binary.txt", "{bad}/latin.txt"
+ONE, BROKEN = "{bad}/one.txt", "{bad}/broken.toml"
+GOOD = ("--train", "{bad}/good.txt", "--valid", "{bad}/good.txt")
+
+
+@pytest.fixture(scope="module")
+def bad_files(tmp_path_factory):
+    """A folder with files that cannot be used, and one that can."""
+    folder = tmp_path_factory.mktemp("bad")
+    (folder / "empty.txt").touch()
+    (folder / "binary.txt").write_bytes(b"text\0and more\n" * 99)
+    (folder / "latin.txt").write_bytes("café au lait\n".encode("latin-1") * 99)
+    (folder / "one.txt").write_text("the the the " * 99)
+    (folder / "broken.toml").write_text("epochs = [3,\n")
+    (folder / "good.txt").write_text("the cat sat on the mat\n" * 99)
+    return folder
 
 
 @pytest.mark.parametrize(
@@ -234,13 +294,26 @@ def test_help_lists_all_commands(call):
         (["bench", "nowhere"], "nowhere does not exist"),
         (["report", "nowhere"], "nowhere is not a run folder"),
         (["generate", "nowhere"], "nowhere does not exist"),
+        (["train", "lm", "--train", EMPTY, "--valid", EMPTY], "empty.txt is empty: give a file"),
+        (["train", "lm", "--train", BINARY, "--valid", BINARY], "binary.txt is a binary file"),
+        (["train", "lm", "--train", LATIN, "--valid", LATIN], "latin.txt is not UTF-8 text"),
+        (["train", "lm", "--train", ONE, "--valid", ONE], "has one word only ('the')"),
+        (["train", "lm", "--train", "..", "--valid", ".."], "Is a directory"),
+        (["train", "lm", "--set", "epochs=few"], "epochs is 'few', but must be a whole number"),
+        (["train", "lm", "--set", "epochs"], "'epochs' is not key=value"),
+        (["train", "lm", "--config", BROKEN], "broken.toml is not valid TOML"),
+        (["train", "lm", *GOOD, "--out", f"{EMPTY}/run"], "cannot write"),
+        (["train", "lm", *GOOD, "--out", EMPTY], "is not an empty folder: choose another"),
+        (["compact", "nowhere", "--round-to", "0"], "Invalid value for '--round-to'"),
         (["list", "--settings", "nothing"], "there is no preset 'nothing'"),
         (["wrong"], "No such command"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(arguments, message, tmp_path, call, monkeypatch):
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments, message, bad_files, tmp_path, call, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
-    code, said, err = call(*arguments)
+    code, said, err = call(*(a.format(bad=bad_files) for a in arguments))
     assert code == 2 and message in err
     assert err.count("\n") == 1 and err.startswith("thinrnn: ") and "Traceback" not in said + err
     assert list(tmp_path.iterdir()) == []

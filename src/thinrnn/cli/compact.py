@@ -1,5 +1,6 @@
 """thinrnn compact: the small model of a run, made again from its last checkpoint."""
 
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -14,7 +15,7 @@ def compact(
         Path | None, typer.Option(help="Folder for the model; else RUN/compact.")
     ] = None,
     round_to: Annotated[
-        int, typer.Option(min=1, help="Round sizes up, while neurons are left.")
+        int, typer.Option(min=1, help="Round sizes up, as far as neurons are left.")
     ] = 1,
     precision: Annotated[
         str, typer.Option(help="How weights are stored: float32, float16 or int8.")
@@ -28,10 +29,13 @@ def compact(
 
     opened = RunFolder(run)
     folder = run / "compact" if out is None else out
-    with progress(json) as shown:
+    with progress(json) as shown, warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always", UserWarning)
         made = recipes.part(opened.config["recipe"], "recompact").recompact(
             opened, folder, round_to=round_to, precision=precision, progress=shown
         )
+        for note in noted:
+            shown.line(f"note: {note.message}")
     neurons = "-".join(map(str, made["neurons"].values()))
     rows = [
         ("neurons", neurons),

@@ -36,7 +36,8 @@ def evaluate(
         score = recipes.part(found.recipe, "load").score_model
         measured = score(found.folder, files, config=found.config, progress=shown)
     numbers = {k: f"{v:.3f}" if isinstance(v, float) else f"{v:,}" for k, v in measured.items()}
-    text = listing([(name.replace("_", " "), value) for name, value in numbers.items()])
+    names = {"params": "parameters", "macs": "mult-adds/step"}
+    text = listing([(names.get(n, n.replace("_", " ")), value) for n, value in numbers.items()])
     last = f"measured {found.folder}, nothing written; next: thinrnn bench {path}"
     show({"model": str(found.folder), **measured}, text, last, as_json=json)
     raise typer.Exit(0 if all(map(math.isfinite, measured.values())) else 1)

@@ -33,8 +33,10 @@ def list_all(
     text = listing(rows)
     if runs:
         heads = ("run", "preset", "phases done", "valid perplexity", "weights")
-        text += "\n\n" + listing([heads, *(tuple(map(str, run.values())) for run in runs)])
-        last = f"next: thinrnn report {runs[-1]['run']}"
+        text += "\n\n" + listing([heads, *(tuple(map(_cell, run.values())) for run in runs)])
+        newest = runs[-1]
+        command = "train --resume" if newest["done"] == "none" else "report"
+        last = f"next: thinrnn {command} {newest['run']}"
     else:
         last = f"no runs in {folder}; next: thinrnn demo"
     result = {
@@ -45,6 +47,12 @@ def list_all(
         "runs": runs,
     }
     show(result, text, last, as_json=json)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def describe(path: Path) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What commands print: progress, tables, a last line; or one JSON object and nothing else."""
 
 import json
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -27,9 +28,18 @@ def progress(as_json: bool) -> Shown:
 def show(result: dict[str, Any], text: str, last: str, *, as_json: bool) -> None:
     """Print a result: as JSON, or as text with a last line that says what to do next."""
     if as_json:
-        print(json.dumps(result, indent=1, ensure_ascii=False))
+        print(json.dumps(_plain(result), indent=1, ensure_ascii=False))
     else:
         print("\n".join(part for part in (text, last) if part))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value without infinities and NaNs, for which JSON has no words."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:

@@ -1,14 +1,16 @@
 """What `train` and `demo` share: settings from all sides, a run folder, the end of a run."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from thinrnn import recipes
 from thinrnn.cli.output import progress, show
-from thinrnn.cli.summary import Promise, promise_lines, run_table
+from thinrnn.cli.summary import Promise, finite_promises, promise_lines, run_table
 from thinrnn.recipes.corpora import corpus
 from thinrnn.recipes.settings import changed, from_toml, with_values
-from thinrnn.run import InputError, RunFolder
+from thinrnn.run import InputError, RunFolder, StorageError
 from thinrnn.run.folder import free_name
 
 
@@ -30,7 +32,7 @@ def start_or_resume(
                 "--resume takes everything from the run folder: give it alone, or with --set."
             )
         recipe = RunFolder(resume).config["recipe"]
-        with progress(as_json) as shown:
+        with progress(as_json) as shown, _saying_how_to_go_on(resume):
             return recipes.part(recipe, "train").resume(resume, changes, progress=shown)
     if preset is None:
         raise InputError("say what to train, as in 'thinrnn train lm', or give --resume RUN.")
@@ -50,13 +52,22 @@ def start_or_resume(
         )
     folder = free_name(Path("runs") / chosen.name) if out is None else out
     train = recipes.part(chosen.recipe, "train")
-    with progress(as_json) as shown:
+    with progress(as_json) as shown, _saying_how_to_go_on(folder):
         return train.start(settings, folder, preset=chosen.name, progress=shown)
+
+
+@contextlib.contextmanager
+def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except StorageError as error:
+        raise StorageError(f"{error} Then go on with 'thinrnn train --resume {folder}'") from error
 
 
 def finish(run: RunFolder, promises: list[Promise], *, as_json: bool) -> int:
     """Print the end of a run and return the exit code."""
     summaries = run.summaries()
+    promises = [*finite_promises(summaries), *promises]
     kept = all(promise.holds for promise in promises)
     result = {
         "run": str(run.path),

@@ -1,5 +1,6 @@
 """The table at the end of a run, and what a run promises."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +35,8 @@ def run_table(summaries: Summaries) -> str:
     add("mult-adds/step", lambda s: f"{s['macs']:,}")
     add("milliseconds", lambda s: _number(s.get("milliseconds"), ".2f"))
     add("speed-up", lambda s: _ratio(summaries.get("dense"), s))
-    add("trained in s", lambda s: _number(s.get("seconds"), ".0f"))
+    longest = max(s.get("seconds") or 0 for s in summaries.values())
+    add("trained in s", lambda s: _number(s.get("seconds"), ".0f" if longest >= 100 else ".1f"))
     return table(rows)
 
 
@@ -46,6 +48,15 @@ def _ratio(dense: dict[str, Any] | None, other: dict[str, Any]) -> str:
     if dense is None or not dense.get("milliseconds") or not other.get("milliseconds"):
         return ""
     return f"{dense['milliseconds'] / other['milliseconds']:.2f}x"
+
+
+def finite_promises(summaries: Summaries) -> list[Promise]:
+    """Return a broken promise for each model that has learned nothing; good ones go unsaid."""
+    return [
+        Promise(f"the perplexity of the {kind} model is a number; try a smaller lr", False)
+        for kind, summary in summaries.items()
+        if not math.isfinite(summary["valid_perplexity"])
+    ]
 
 
 def size_promises(settings: dict[str, Any], summaries: Summaries) -> list[Promise]:
@@ -65,6 +76,8 @@ def size_promises(settings: dict[str, Any], summaries: Summaries) -> list[Promis
 
 def demo_promises(summaries: Summaries) -> list[Promise]:
     """Return what the demo promises."""
+    if len(summaries) < 3:
+        return [Promise("a dense model, a small one and a control to compare", False)]
     dense, small, control = (summaries[kind] for kind in ("dense", "small", "control"))
     ours, theirs, scratch = (s["valid_perplexity"] for s in (small, dense, control))
     return [

@@ -1,4 +1,4 @@
-"""thinrnn export, as a user calls it."""
+"""thinrnn export and thinrnn quantize, as a user calls them."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ import thinrnn
 from thinrnn.cli import main
 from thinrnn.recipes.language_model.data import Splitting, Vocabulary
 from thinrnn.recipes.language_model.export import onnx_calls
-from thinrnn.recipes.language_model.load import load_model, save_model
+from thinrnn.recipes.language_model.load import load_model, save_model, score_model
 from thinrnn.recipes.language_model.model import LanguageModel
 from thinrnn.run.progress import Silent
 
@@ -80,6 +80,7 @@ def test_export_prints_one_json_object(model: Path, tmp_path: Path, call: Any) -
     [
         (["export", "nowhere", "--onnx", "a.onnx"], "nowhere does not exist"),
         (["export", "."], "Missing option '--onnx'"),
+        (["quantize", "a.onnx", "--out", "b.onnx"], "a.onnx is not a file"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(
@@ -91,7 +92,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("command", ["export"])
+@pytest.mark.parametrize("command", ["export", "quantize"])
 def test_help_has_an_example_and_json(command: str, call: Any) -> None:
     code, said, _ = call(command, "--help")
     assert code == 0 and f"Example: thinrnn {command}" in said and "--json" in said
@@ -110,3 +111,35 @@ def test_models_of_a_run_are_called_in_onnx_runtime(model: Path) -> None:
 def test_a_run_goes_on_without_the_extra(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert onnx_calls({"small": model}, threads=1, progress=Silent()) == {}
+
+
+def test_quantize_measures_before_and_after(model: Path, tmp_path: Path, call: Any) -> None:
+    text = tmp_path / "valid.txt"
+    text.write_text("w1 w2 w3 w4\nw5 w6 w7 w8 w9\n" * 10)
+    file, out = tmp_path / "model.onnx", tmp_path / "int8.onnx"
+    call("export", model, "--onnx", file, "--streaming")
+    code, said, _ = call("quantize", file, "--out", out, "--valid", text, "--max-loss", 0.1)
+    assert code == 0 and "quality " in said and "DynamicQuantize" not in said
+    assert said.splitlines()[-1].startswith(f"wrote {out}; next:")
+    code, said, _ = call("quantize", file, "--out", out, "--valid", text, "--json")
+    result = json.loads(said)
+    assert code == 0 and abs(result["loss"]) < 0.1
+    expected = score_model(model, {"valid": text}, progress=Silent())["valid_perplexity"]
+    assert result["quality_before"] == pytest.approx(expected, rel=1e-4)
+
+    out.unlink()
+    code, _, err = call("quantize", file, "--out", out, "--max-loss", 0.1)
+    assert code == 2 and "give --valid FILE" in err
+    (tmp_path / "vocabulary.json").write_text('{"level": "word", "tokens": ["a"]}')
+    code, _, err = call("quantize", file, "--out", out, "--valid", text)
+    assert code == 2 and "is not the vocabulary of" in err and not out.exists()
+
+
+def test_quality_wants_a_streaming_file(model: Path, tmp_path: Path, call: Any) -> None:
+    text = tmp_path / "valid.txt"
+    text.write_text("w1 w2\n")
+    call("export", model, "--onnx", tmp_path / "whole.onnx")
+    code, _, err = call(
+        "quantize", tmp_path / "whole.onnx", "--out", tmp_path / "b.onnx", "--valid", text
+    )
+    assert code == 2 and "export it with --streaming" in err

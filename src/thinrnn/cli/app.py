@@ -14,6 +14,7 @@ from thinrnn.cli.export import export
 from thinrnn.cli.generate import generate
 from thinrnn.cli.list import list_all
 from thinrnn.cli.publish import publish
+from thinrnn.cli.quantize import quantize
 from thinrnn.cli.report import report
 from thinrnn.cli.train import train
 from thinrnn.version import __version__
@@ -52,6 +53,7 @@ for name, command, example in (
     ("compact", compact, "thinrnn compact runs/demo --out thin --round-to 8"),
     ("bench", bench, "thinrnn bench runs/demo --batch 10 --steps 30 --threads 1"),
     ("export", export, "thinrnn export runs/demo --onnx demo.onnx --streaming"),
+    ("quantize", quantize, "thinrnn quantize demo.onnx --out small.onnx --valid b.txt"),
     ("report", report, "thinrnn report runs/demo runs/lm --out compare.html"),
     ("list", list_all, "thinrnn list runs"),
     ("doctor", doctor, "thinrnn doctor"),

@@ -96,6 +96,7 @@ def export_onnx(
         shapes,
         input_names=[*subject.arguments.names, *states],
         output_names=[*names, *(f"{name}.next" for name in states)],
+        layers=subject.watch.layers,
     )
     graph.metadata_props.update(_described(subject, small, metadata or {}))
     return _write(graph, Path(path), subject, kept, names)

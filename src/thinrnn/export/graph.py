@@ -11,7 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from thinrnn.export.arguments import Arguments
+from thinrnn.export.calls import Layer
 from thinrnn.export.errors import ExportError
+from thinrnn.export.names import name_layers_, name_weights_, transposed_weights
 from thinrnn.export.operators import OPSET
 from thinrnn.export.tracing import Tracer, prepare_
 from thinrnn.tree import tensors_in
@@ -48,6 +50,7 @@ def trace(
     *,
     input_names: list[str],
     output_names: list[str],
+    layers: list[Layer],
 ) -> Any:
     """Return the graph as an onnx_ir.Model; `shapes` names the axes that are free."""
     with _quiet():
@@ -66,9 +69,13 @@ def trace(
         except Exception as error:
             raise ExportError(_explained(error)) from error
         assert program is not None
+        graph = program.model.graph
+        transposed = transposed_weights(graph)
         _fold(program.model)
     _check_weights(program.model)
     _forget_sources(program.model)
+    name_weights_(graph, transposed, prefix="model.")
+    name_layers_(graph, layers)
     return program.model
 
 

@@ -24,6 +24,7 @@ class OnnxFile:
         self._session = onnxruntime.InferenceSession(
             Path(path).read_bytes(), options, providers=["CPUExecutionProvider"]
         )
+        self.metadata: dict[str, str] = self._session.get_modelmeta().custom_metadata_map
         self.inputs = {value.name: value for value in self._session.get_inputs()}
         self.outputs = {value.name: value for value in self._session.get_outputs()}
         self.states = [name for name in self.inputs if f"{name}.next" in self.outputs]

@@ -66,7 +66,7 @@ def _run(
     x: Tensor,
     weights: list[Weights],
     lengths: Tensor | None,
-    state: State | None,
+    state: tuple[Tensor | None, ...] | None,
     direction: str,
 ) -> tuple[Tensor, State]:
     steps, batch, hidden, directions = *x.shape[:2], weights[0].hidden, len(weights)
@@ -120,7 +120,8 @@ def _run_projected(
     """
     (w,) = weights
     assert w.hr is not None
-    ih, started = w.ih, None
+    ih: Tensor = w.ih
+    started: tuple[Tensor | None, ...] | None = None
     if state is not None:
         h_0, c_0 = state
         steps = torch.arange(x.shape[0], device=x.device)[:, None]  # (T, 1)
@@ -130,7 +131,7 @@ def _run_projected(
         at_first = (steps == first).to(x.dtype)[:, :, None]  # (T, 1 or B, 1)
         x = torch.cat([x, at_first * h_0], -1)
         ih = torch.cat([w.ih, w.hh], 1)
-        started = (torch.zeros_like(c_0), c_0)
+        started = (None, c_0)
     plain = Weights(ih, w.hh @ w.hr, w.b_ih, w.b_hh, None)
     m, (m_n, c_n) = _run(mode, x, [plain], lengths, started, direction)
     return F.linear(m, w.hr), (F.linear(m_n, w.hr), c_n)

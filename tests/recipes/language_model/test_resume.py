@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import signal
 import time
 
@@ -51,10 +52,25 @@ def result(folder):
     return weights, events, summaries
 
 
+def size(folder):
+    """How much a run has written about its training."""
+    file = folder / "metrics.jsonl"
+    return file.stat().st_size if file.exists() else 0
+
+
+def wait_for_training(child, folder, more):
+    """Wait until a child has written so many bytes more about its training, or has ended."""
+    wanted = size(folder) + more
+    while child.exitcode is None and size(folder) < wanted:
+        time.sleep(0.001)
+
+
 @pytest.mark.parametrize("optimizer", ["adam", "nt-asgd"])
 def test_killed_at_random_moments_it_ends_in_the_same_weights(tiny, tmp_path, optimizer):
     lr = 0.01 if optimizer == "adam" else 1.0
-    settings = tiny(optimizer=optimizer, lr=lr, average_from=1, checkpoint_steps=3, epochs=2)
+    settings = tiny(
+        optimizer=optimizer, lr=lr, average_from=1, checkpoint_steps=3, epochs=3, log_every=1
+    )
     began = time.monotonic()
     child = spawn(settings, tmp_path / "whole")
     child.join()
@@ -62,16 +78,19 @@ def test_killed_at_random_moments_it_ends_in_the_same_weights(tiny, tmp_path, op
     lasts = time.monotonic() - began
     wanted = result(tmp_path / "whole")
 
-    kills, runs, dice = 0, 0, random.Random()
+    kills, runs, dice, log = 0, 0, random.Random(), tmp_path / "log"
     while kills < KILLS // 2:
         folder = tmp_path / f"run-{runs}"
         runs += 1
         while True:
-            child = spawn(settings, folder)
-            if kills < KILLS // 2:
-                child.join(dice.uniform(0, 0.6 * lasts))
-            else:
+            child = spawn(settings, folder, log)
+            if kills >= KILLS // 2:
                 child.join()
+            elif dice.random() < 0.3:
+                child.join(dice.uniform(0, lasts))
+            else:
+                wait_for_training(child, folder, dice.uniform(0, 0.3) * size(tmp_path / "whole"))
+                child.join(dice.uniform(0, 0.03))
             if child.exitcode is not None:
                 break
             os.kill(child.pid, signal.SIGKILL)
@@ -80,6 +99,8 @@ def test_killed_at_random_moments_it_ends_in_the_same_weights(tiny, tmp_path, op
         assert child.exitcode == 0
         assert result(folder) == wanted
         assert not [p for p in folder.rglob(".*") if p.name != ".lock"]
+    # most kills were in the middle of training, and not before or after it
+    assert len(re.findall(r"going on with \w+ at epoch", log.read_text())) >= KILLS // 6
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

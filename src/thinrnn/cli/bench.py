@@ -29,7 +29,9 @@ def bench(
     several = len(paths) > 1
     loaded = {}
     for model in found:
-        name = f"{model.folder.parent.name}/{model.kind}" if several and model.run else model.kind
+        name = model.kind
+        if several:
+            name = f"{model.folder.parent.name}/{name}" if model.run else str(model.folder)
         name = name if name not in loaded else str(model.folder)
         loaded[name] = recipes.part(model.recipe, "load").load_model(model.folder)
     example = next(iter(loaded.values())).example(batch, steps)

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from thinrnn.errors import FolderError
+from thinrnn.export.editor import Rewritten
 from thinrnn.export.errors import ExportError, require_onnx
 from thinrnn.export.onnx_file import OnnxFile
-from thinrnn.export.rewrite import Rewritten, rewrite_
+from thinrnn.export.rewrite import rewrite_
 from thinrnn.files import write_safely
 
 Measure = Callable[[Path], float]

@@ -9,41 +9,42 @@ A matrix has one scale, or one for each of its rows. One that two operators shar
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy
 
-Array = numpy.ndarray[Any, Any]
+from thinrnn.export.editor import Array, Editor, Rewritten
+
 SMALLEST = 64  # weights; below that a scale per row costs more than it saves
 COMPUTED, LOOKED_UP, STORED, LEFT = "int8", "int8 lookup", "int8 in the file", "float32"
 NO_KERNEL = "ONNX Runtime has no 8-bit kernel for it; float32 once loaded"
 
 
-@dataclass(frozen=True)
-class Rewritten:
-    """What became of one weight."""
-
-    name: str
-    operator: str
-    shape: tuple[int, ...]
-    now: str  # "int8", "int8 lookup", "int8 in the file" or "float32"
-    why: str = ""
-
-
 def rewrite_(graph: Any, *, per_row: bool) -> list[Rewritten]:
     """Quantize the weights of an onnx_ir graph, and return what became of each of them."""
-    editor = _Editor(graph, per_row)
+    editor = Editor(graph, per_row)
     for node in list(graph):
         rule = RULES.get(node.op_type)
         if rule is not None and node.domain == "":
             rule(editor, node)
     editor.remove_unused()
-    for value in list(graph.initializers.values()):
-        if value.name not in editor.made and value.dtype.name == "FLOAT" and len(value.shape):
-            user = value.uses()[0].node.op_type.removeprefix("DynamicQuantize")
-            editor.note(value, user, LEFT, _why_left(value))
+    left = dict.fromkeys(
+        value for node in graph for value in node.inputs if _is_left(editor, value)
+    )
+    for value in left:
+        user = value.uses()[0].node.op_type.removeprefix("DynamicQuantize")
+        editor.note(value, user, LEFT, _why_left(value))
     return editor.done
+
+
+def _is_left(editor: Editor, value: Any) -> bool:
+    return (
+        value is not None
+        and value.is_initializer()
+        and value.name not in editor.made
+        and value.dtype.name == "FLOAT"
+        and len(value.shape) > 0
+    )
 
 
 def _why_left(value: Any) -> str:
@@ -52,80 +53,6 @@ def _why_left(value: Any) -> str:
     if _size(value) < SMALLEST:
         return f"fewer than {SMALLEST} weights"
     return "no operator with 8-bit weights fits"
-
-
-class _Editor:
-    """A graph that is being changed: 8-bit matrices by the float32 ones that they stand for."""
-
-    def __init__(self, graph: Any, per_row: bool) -> None:
-        self.graph = graph
-        self.per_row = per_row
-        self.done: list[Rewritten] = []
-        self.made: set[str] = set()
-        self.added = 0
-
-    def note(self, value: Any, operator: str, now: str, why: str = "") -> None:
-        self.done.append(Rewritten(value.name, operator, tuple(value.shape), now, why))
-
-    def weight(self, name: str, array: Array) -> Any:
-        """Return an initializer, made unless there is one of that name."""
-        import onnx_ir
-
-        if name not in self.graph.initializers:
-            tensor = onnx_ir.tensor(numpy.ascontiguousarray(array), name=name)
-            self.graph.register_initializer(
-                onnx_ir.Value(
-                    name=name,
-                    shape=onnx_ir.Shape(array.shape),
-                    type=onnx_ir.TensorType(tensor.dtype),
-                    const_value=tensor,
-                )
-            )
-            self.made.add(name)
-        return self.graph.initializers[name]
-
-    def before(self, node: Any, operator: str, inputs: list[Any], **attributes: Any) -> Any:
-        """Put an operator of one output before a node, and return the output."""
-        import onnx_ir
-
-        self.added += 1
-        name = f"{node.name}.{operator}.{self.added}"
-        new = onnx_ir.node(operator, inputs, attributes, name=name)
-        new.outputs[0].name = name
-        self.graph.insert_before(node, new)
-        return new.outputs[0]
-
-    def replace(
-        self, old: Any, last: Any, operator: str, inputs: list[Any], **attributes: Any
-    ) -> None:
-        """Put an operator of onnxruntime's own in the place of `old`, giving what `last` gives."""
-        import onnx_ir
-
-        new = onnx_ir.node(
-            operator,
-            inputs,
-            attributes,
-            domain="com.microsoft",
-            name=old.name,
-            num_outputs=len(last.outputs),
-        )
-        for mine, theirs in zip(new.outputs, last.outputs, strict=True):
-            mine.shape, mine.type = theirs.shape, theirs.type
-        self.graph.insert_before(last, new)
-        onnx_ir.convenience.replace_all_uses_with(last.outputs, new.outputs, True)
-        for mine, theirs in zip(new.outputs, last.outputs, strict=True):
-            mine.name, theirs.name = theirs.name, None
-        for node in dict.fromkeys((last, old)):
-            self.graph.remove(node, safe=True)
-
-    def remove_unused(self) -> None:
-        """Remove what nothing reads any more: transposes of weights, then weights."""
-        for node in list(self.graph):
-            if not any(value.uses() or value.is_graph_output() for value in node.outputs):
-                self.graph.remove(node, safe=True)
-        for name, value in list(self.graph.initializers.items()):
-            if not value.uses():
-                del self.graph.initializers[name]
 
 
 def quantized(matrices: Array, *, per_row: bool) -> tuple[Array, Array]:
@@ -140,13 +67,13 @@ def quantized(matrices: Array, *, per_row: bool) -> tuple[Array, Array]:
     return codes, scale.squeeze(axes)
 
 
-def _lstm(editor: _Editor, node: Any) -> None:
+def _lstm(editor: Editor, node: Any) -> None:
     inputs = list(node.inputs) + [None] * (8 - len(node.inputs))
+    if not _is_matrix(inputs[1]) or not _is_matrix(inputs[2]):
+        return
     more = []
     for place in (1, 2):
         value = inputs[place]
-        if not _is_matrix(value):
-            return
         codes, scale = quantized(value.const_value.numpy(), per_row=editor.per_row)
         inputs[place] = editor.weight(f"{value.name}.int8", codes.transpose(0, 2, 1))
         more.append(editor.weight(f"{value.name}.scale", scale))  # (D,) or (D, 4H)
@@ -156,41 +83,44 @@ def _lstm(editor: _Editor, node: Any) -> None:
     editor.replace(node, node, "DynamicQuantizeLSTM", [*inputs, *more], **attributes)
 
 
-def _matmul(editor: _Editor, node: Any) -> None:
+def _matmul(editor: Editor, node: Any) -> None:
     value = node.inputs[1]
     turned = value.producer() if value is not None else None
-    if turned is not None and turned.op_type == "Transpose" and _is_matrix(turned.inputs[0]):
-        # A matrix that is also an embedding: both read the same codes, runtimes turn them once.
+    if turned is not None and turned.op_type == "Transpose" and _is_table(turned.inputs[0]):
         source = turned.inputs[0]
-        codes, scale = _shared(editor, source)
-        weight = editor.before(node, "Transpose", [codes], perm=[1, 0])
-    elif _is_matrix(value) and len(value.shape) == 2:
+        weight, scale = _turned(editor, node, source)
+        size = source.shape[0]
+    elif _is_table(value):
         source = value
-        weight, scale = _columns(editor, value, value.const_value.numpy().T)
+        weight, scale = _columns(editor, value)
+        size = value.shape[1]
     else:
         return
     editor.note(source, "MatMul", COMPUTED)
-    last, bias = _added(node)
+    last, bias = _added(node, size)
     editor.replace(node, last, "DynamicQuantizeMatMul", [node.inputs[0], weight, scale, None, bias])
 
 
-def _gemm(editor: _Editor, node: Any) -> None:
+def _gemm(editor: Editor, node: Any) -> None:
     value = node.inputs[1]
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     given = {a.name: a.value for a in node.attributes.values()}
     plain = given.get("alpha", 1.0) == given.get("beta", 1.0) == 1.0 and not given.get("transA", 0)
-    if not plain or not _is_matrix(value) or (bias is not None and len(bias.shape) != 1):
+    turned = bool(given.get("transB", 0))
+    if not plain or not _is_table(value):
         return
-    rows = value.const_value.numpy() if given.get("transB", 0) else value.const_value.numpy().T
-    weight, scale = _columns(editor, value, rows)
+    size = value.shape[0 if turned else 1]
+    if bias is not None and tuple(bias.shape) != (size,):
+        return
+    weight, scale = _turned(editor, node, value) if turned else _columns(editor, value)
     editor.note(value, "Gemm", COMPUTED)
     editor.replace(node, node, "DynamicQuantizeMatMul", [node.inputs[0], weight, scale, None, bias])
 
 
-def _gather(editor: _Editor, node: Any) -> None:
+def _gather(editor: Editor, node: Any) -> None:
     value = node.inputs[0]
     axis = node.attributes["axis"].value if "axis" in node.attributes else 0
-    if not _is_matrix(value) or axis != 0 or len(value.shape) != 2:
+    if not _is_table(value) or axis != 0:
         return
     codes, scale = _shared(editor, value)
     found = editor.before(node, "Gather", [codes, node.inputs[1]], axis=0)
@@ -203,7 +133,7 @@ def _gather(editor: _Editor, node: Any) -> None:
     _turn_into(editor, node, found, scale)
 
 
-def _stored(editor: _Editor, node: Any) -> None:
+def _stored(editor: Editor, node: Any) -> None:
     for place in (1, 2):
         value = node.inputs[place]
         if not _is_matrix(value):
@@ -217,7 +147,7 @@ def _stored(editor: _Editor, node: Any) -> None:
         node.replace_input_with(place, found)
 
 
-RULES: dict[str, Callable[[_Editor, Any], None]] = {
+RULES: dict[str, Callable[[Editor, Any], None]] = {
     "LSTM": _lstm,
     "MatMul": _matmul,
     "Gemm": _gemm,
@@ -227,7 +157,7 @@ RULES: dict[str, Callable[[_Editor, Any], None]] = {
 }
 
 
-def _shared(editor: _Editor, value: Any) -> tuple[Any, Any]:
+def _shared(editor: Editor, value: Any) -> tuple[Any, Any]:
     """Return the codes and the scales of a matrix as it is, the same for all who read it."""
     codes, scale = quantized(value.const_value.numpy(), per_row=editor.per_row)
     return (
@@ -236,16 +166,25 @@ def _shared(editor: _Editor, value: Any) -> tuple[Any, Any]:
     )
 
 
-def _columns(editor: _Editor, value: Any, rows: Array) -> tuple[Any, Any]:
-    """Return the codes of a matrix (outputs, inputs) as (inputs, outputs), and the scales."""
-    codes, scale = quantized(rows, per_row=editor.per_row)
+def _turned(editor: Editor, node: Any, value: Any) -> tuple[Any, Any]:
+    """Return the codes of a matrix (outputs, inputs), turned by an operator, and the scales.
+
+    It may be an embedding too, and both read the same codes; runtimes turn them once.
+    """
+    codes, scale = _shared(editor, value)
+    return editor.before(node, "Transpose", [codes], perm=[1, 0]), scale
+
+
+def _columns(editor: Editor, value: Any) -> tuple[Any, Any]:
+    """Return the codes of a matrix (inputs, outputs), and the scales, by output if by row."""
+    codes, scale = quantized(value.const_value.numpy().T, per_row=editor.per_row)
     return (
-        editor.weight(f"{value.name}.int8", codes.T),
-        editor.weight(f"{value.name}.scale", scale),
+        editor.weight(f"{value.name}.column_int8", codes.T),
+        editor.weight(f"{value.name}.column_scale", scale),
     )
 
 
-def _turn_into(editor: _Editor, node: Any, one: Any, other: Any) -> None:
+def _turn_into(editor: Editor, node: Any, one: Any, other: Any) -> None:
     """Make a node the product of two values."""
     import onnx_ir
 
@@ -258,13 +197,13 @@ def _turn_into(editor: _Editor, node: Any, one: Any, other: Any) -> None:
     editor.graph.remove(node, safe=True)
 
 
-def _added(node: Any) -> tuple[Any, Any]:
+def _added(node: Any, size: int) -> tuple[Any, Any]:
     """Return the Add of a bias behind a product and the bias, if that is what reads it."""
     uses = list(node.outputs[0].uses())
     if len(uses) == 1 and uses[0].node.op_type == "Add" and not node.outputs[0].is_graph_output():
         add = uses[0].node
         bias = add.inputs[1 - uses[0].idx]
-        if bias is not None and bias.is_initializer() and len(bias.shape) == 1:
+        if bias is not None and bias.is_initializer() and tuple(bias.shape) == (size,):
             return add, bias
     return node, None
 
@@ -277,6 +216,10 @@ def _is_matrix(value: Any) -> bool:
         and len(value.shape) > 1
         and _size(value) >= SMALLEST
     )
+
+
+def _is_table(value: Any) -> bool:
+    return _is_matrix(value) and len(value.shape) == 2
 
 
 def _size(value: Any) -> int:

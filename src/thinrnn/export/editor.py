@@ -1,0 +1,93 @@
+"""A graph while its weights are replaced."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+Array = numpy.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """What became of one weight."""
+
+    name: str
+    operator: str
+    shape: tuple[int, ...]
+    now: str  # "int8", "int8 lookup", "int8 in the file" or "float32"
+    why: str = ""
+
+
+class Editor:
+    """A graph that is being changed: 8-bit matrices by the float32 ones that they stand for."""
+
+    def __init__(self, graph: Any, per_row: bool) -> None:
+        self.graph = graph
+        self.per_row = per_row
+        self.done: list[Rewritten] = []
+        self.made: set[str] = set()
+        self.added = 0
+
+    def note(self, value: Any, operator: str, now: str, why: str = "") -> None:
+        self.done.append(Rewritten(value.name, operator, tuple(value.shape), now, why))
+
+    def weight(self, name: str, array: Array) -> Any:
+        """Return an initializer, made unless there is one of that name."""
+        import onnx_ir
+
+        if name not in self.graph.initializers:
+            tensor = onnx_ir.tensor(numpy.ascontiguousarray(array), name=name)
+            self.graph.register_initializer(
+                onnx_ir.Value(
+                    name=name,
+                    shape=onnx_ir.Shape(array.shape),
+                    type=onnx_ir.TensorType(tensor.dtype),
+                    const_value=tensor,
+                )
+            )
+            self.made.add(name)
+        return self.graph.initializers[name]
+
+    def before(self, node: Any, operator: str, inputs: list[Any], **attributes: Any) -> Any:
+        """Put an operator of one output before a node, and return the output."""
+        import onnx_ir
+
+        self.added += 1
+        name = f"{node.name}.{operator}.{self.added}"
+        new = onnx_ir.node(operator, inputs, attributes, name=name)
+        new.outputs[0].name = name
+        self.graph.insert_before(node, new)
+        return new.outputs[0]
+
+    def replace(
+        self, old: Any, last: Any, operator: str, inputs: list[Any], **attributes: Any
+    ) -> None:
+        """Put an operator of onnxruntime's own in the place of `old`, giving what `last` gives."""
+        import onnx_ir
+
+        new = onnx_ir.node(
+            operator,
+            inputs,
+            attributes,
+            domain="com.microsoft",
+            name=old.name,
+            num_outputs=len(last.outputs),
+        )
+        for mine, theirs in zip(new.outputs, last.outputs, strict=True):
+            mine.shape, mine.type = theirs.shape, theirs.type
+        self.graph.insert_before(last, new)
+        onnx_ir.convenience.replace_all_uses_with(last.outputs, new.outputs, True)
+        for mine, theirs in zip(new.outputs, last.outputs, strict=True):
+            mine.name, theirs.name = theirs.name, None
+        for node in dict.fromkeys((last, old)):
+            self.graph.remove(node, safe=True)
+
+    def remove_unused(self) -> None:
+        """Remove what nothing reads any more: transposes of weights, then weights."""
+        for node in list(self.graph):
+            if not any(value.uses() or value.is_graph_output() for value in node.outputs):
+                self.graph.remove(node, safe=True)
+        for name, value in list(self.graph.initializers.items()):
+            if not value.uses():
+                del self.graph.initializers[name]

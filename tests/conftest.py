@@ -1,7 +1,11 @@
 """Settings that all tests share."""
 
 import os
+import random
 import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -29,3 +33,29 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         pytest.skip("needs a CUDA device")
     if item.get_closest_marker("browser") and not any(map(shutil.which, BROWSERS)):
         pytest.skip("needs a Chromium browser")
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, str, str]]:
+    """Run a command; return its exit code, its output and what it said on the error stream."""
+    from thinrnn.cli import main
+
+    def run(*arguments: Any) -> tuple[Any, str, str]:
+        with pytest.raises(SystemExit) as left:
+            main([str(argument) for argument in arguments])
+        said = capsys.readouterr()
+        return left.value.code or 0, said.out, said.err
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a training, a validation and a test text of a few hundred words."""
+    folder = tmp_path_factory.mktemp("texts")
+    dice = random.Random(3)
+    words = [f"w{i}" for i in range(30)]
+    for name, lines in (("train", 120), ("valid", 20), ("test", 20)):
+        text = "".join(" ".join(dice.choices(words, k=8)) + "\n" for _ in range(lines))
+        (folder / f"{name}.txt").write_text(text)
+    return folder

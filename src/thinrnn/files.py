@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-Write = Callable[[Path], None]
+Write = Callable[[Path], object]
 
 
 def write_safely(path: Path, write: Write) -> None:

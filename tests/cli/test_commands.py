@@ -2,7 +2,6 @@
 
 import errno
 import json
-import random
 
 import pytest
 
@@ -27,30 +26,6 @@ TINY = {
 
 def options(**changes):
     return [part for k, v in {**TINY, **changes}.items() for part in ("--set", f"{k}={v}")]
-
-
-@pytest.fixture
-def call(capsys):
-    """Run a command; return its exit code, its output and what it said on the error stream."""
-
-    def run(*arguments):
-        with pytest.raises(SystemExit) as left:
-            main([str(argument) for argument in arguments])
-        said = capsys.readouterr()
-        return left.value.code or 0, said.out, said.err
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def texts(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("texts")
-    random.seed(3)
-    words = [f"w{i}" for i in range(30)]
-    for name, lines in (("train", 120), ("valid", 20), ("test", 20)):
-        text = "".join(" ".join(random.choices(words, k=8)) + "\n" for _ in range(lines))
-        (folder / f"{name}.txt").write_text(text)
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,12 @@
 """Puts the report together and on disk."""
 
-import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from thinrnn.errors import RunError
+from thinrnn.files import write_safely
 from thinrnn.report.headline import header, headline
 from thinrnn.report.model import bars, matrices
 from thinrnn.report.page import page
@@ -48,7 +48,9 @@ def write_report(folders: Sequence[Path], out: Path | None = None) -> Path:
     text = page(f"{main.name} · thinrnn", body, refresh=main.is_running and not main.finished)
     path = Path(out) if out is not None else main.folder / "report.html"
     try:
-        _replace(path, text)
+        # What is not UTF-8 in a folder's name arrives as lone surrogates, which no file can hold.
+        data = text.encode("utf-8", errors="replace")
+        write_safely(path, lambda temporary: temporary.write_bytes(data))
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}; name another file") from error
     return path
@@ -70,18 +72,3 @@ def _distinct(runs: Sequence[Run]) -> list[Run]:
         number = seen[run.name]
         distinct.append(run if number == 1 else replace(run, name=f"{run.name} ({number})"))
     return distinct
-
-
-def _replace(path: Path, text: str) -> None:
-    """A browser that watches the file sees the old page or the new one, never half of one."""
-    # What is not UTF-8 in a folder's name arrives as lone surrogates, which no file can hold.
-    data = text.encode("utf-8", errors="replace")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)

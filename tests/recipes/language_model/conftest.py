@@ -1,7 +1,5 @@
 """A text and settings so small that a whole run takes a second or two."""
 
-import random
-
 import pytest
 import torch
 
@@ -14,17 +12,6 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="session")
-def texts(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("texts")
-    random.seed(3)
-    words = [f"w{i}" for i in range(30)]
-    for name, lines in (("train", 120), ("valid", 20), ("test", 20)):
-        text = "".join(" ".join(random.choices(words, k=8)) + "\n" for _ in range(lines))
-        (folder / f"{name}.txt").write_text(text)
-    return folder
 
 
 @pytest.fixture

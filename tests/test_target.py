@@ -160,9 +160,9 @@ def test_an_absolute_number_and_a_fraction_are_the_same() -> None:
     full = size_of(language_model(), "params")
     fraction = thinrnn.Target(model, params=0.25)
     absolute = thinrnn.Target(model, params=round(0.25 * full))
-    assert fraction.goal == pytest.approx(absolute.goal, abs=1)
-    assert thinrnn.Target(model, params=10 * full).goal == full
-    assert thinrnn.Target(model, macs=1.0).goal == size_of(language_model(), "macs")
+    assert fraction.goal["params"] == pytest.approx(absolute.goal["params"], abs=1)
+    assert thinrnn.Target(model, params=10 * full).goal == {"params": full}
+    assert thinrnn.Target(model, macs=1.0).goal == {"macs": size_of(language_model(), "macs")}
 
 
 def test_the_limit_comes_down_from_the_full_size() -> None:
@@ -171,10 +171,26 @@ def test_the_limit_comes_down_from_the_full_size() -> None:
     limits = []
     for _ in range(60):
         limit()
-        limits.append(limit.limit)
-    assert limits[0] == limit.full
+        limits.append(limit.limit["params"])
+    assert limits[0] == limit.full["params"]
     assert limits == sorted(limits, reverse=True)
-    assert limits[49:] == [limit.goal] * 11
+    assert limits[49:] == [limit.goal["params"]] * 11
+
+
+@pytest.mark.parametrize(("params", "macs"), [(0.2, 0.9), (0.9, 0.2), (0.3, 0.25)])
+def test_both_limits_hold_and_one_of_them_is_used_up(params: float, macs: float) -> None:
+    model = language_model()
+    full = {what: size_of(language_model(), what) for what in ("params", "macs")}
+    optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-2, gate_lr=5e-2))
+    limit = thinrnn.Target(model, params=params, macs=macs, steps=20)
+    for _ in range(22):
+        train(model, optimizer, limit)
+    small = thinrnn.compact(model)
+    used = (
+        size_of(small, "params") / full["params"] / params,
+        size_of(small, "macs") / full["macs"] / macs,
+    )
+    assert 0.9 < max(used) <= 1
 
 
 def test_all_gates_that_are_open_now_can_be_looked_at() -> None:
@@ -219,8 +235,8 @@ def test_a_checkpoint_goes_on_with_the_same_choice() -> None:
         ({"params": 0}, "params=0"),
         ({"params": -5}, "params=-5"),
         ({"params": float("nan")}, "params=nan"),
-        ({}, "one of params= and macs="),
-        ({"params": 0.5, "macs": 0.5}, "one of params= and macs="),
+        ({}, "give params= or macs= or both"),
+        ({"params": 0.5, "macs": 3}, r"macs=3 cannot be met"),
         ({"params": 0.5, "steps": 0}, "steps=0"),
     ],
 )

@@ -15,8 +15,8 @@ def magnitude_(
 ) -> nn.Module:
     """Put fixed gates on the model, closed for the neurons with the smallest weights.
 
-    Norms are compared after division by their mean within the group. The size, `params` or `macs`,
-    a fraction (<= 1) or a number, is not exceeded. Train on, then `compact`.
+    Norms are compared after division by their mean within the group. The size, `params`, `macs` or
+    both, a fraction (<= 1) or a number, is not exceeded. Train on, then `compact`.
     """
     plan = plan.fitted(model)
     with torch.no_grad():
@@ -24,9 +24,9 @@ def magnitude_(
     attach_(model, plan, gate=Fixed())
     try:
         gated = attached(model)
-        what, _, goal = budget(gated.sizes, params=params, macs=macs)
+        _, goal = budget(gated.sizes, params=params, macs=macs)
         scores = {name: norm / norm.mean().clamp(min=1e-30) for name, norm in norms.items()}
-        chosen = choose(gated.sizes, scores, goal, what)
+        chosen = choose(gated.sizes, scores, goal)
     except Exception:
         attached(model).remove()
         raise

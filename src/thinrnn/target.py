@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from thinrnn.attach import attached
-from thinrnn.choose import Masks, budget, choose
+from thinrnn.choose import Limits, Masks, budget, choose
 from thinrnn.errors import TargetError
 
 WARM_UP = 0.1  # part of the steps in which nothing closes: gates learn what they are worth
@@ -26,7 +26,7 @@ LOOKS = 200  # times, spread over the steps, at which it is decided anew who sta
 
 
 class Target:
-    """A limit on the size of the small model: `params` or `macs`, a fraction (<= 1) or a number.
+    """A limit on the small model's `params`, `macs` or both: a fraction (<= 1) or a number.
 
     Call it once per training step and add the result to the loss. Over `steps` calls the limit is
     lowered geometrically from the full size; at each point the neurons stay open that stand
@@ -51,7 +51,7 @@ class Target:
         if steps < 1:
             raise TargetError(f"steps={steps}: the limit is lowered over 1 step or more.")
         self.gated = attached(model)
-        self.what, self.full, self.goal = budget(self.gated.sizes, params=params, macs=macs)
+        self.full, self.goal = budget(self.gated.sizes, params=params, macs=macs)
         self.steps = steps
         self.step = 0
         self.worth = {
@@ -65,9 +65,12 @@ class Target:
             gate.restrict = self._allow
 
     @property
-    def limit(self) -> float:
+    def limit(self) -> Limits:
         """The size that is allowed at this step of the training."""
-        return self.full * math.pow(self.goal / self.full, self.progress_at(self.step))
+        part = self.progress_at(self.step)
+        return {
+            what: full * math.pow(self.goal[what] / full, part) for what, full in self.full.items()
+        }
 
     def progress_at(self, step: int) -> float:
         """Return how far the limit has come down at a step, from 0 to 1, in equal factors."""
@@ -83,7 +86,7 @@ class Target:
         """Return what to add to the loss, and close the gates that no longer fit."""
         self.step += 1
         every = max(1, self.steps // LOOKS)
-        is_due = self.step % every == 0 and self.limit < self.full
+        is_due = self.step % every == 0 and self.progress_at(self.step) > 0
         if self.step == self.steps:
             self.settle_()
             self.gated.is_frozen = True
@@ -92,7 +95,7 @@ class Target:
         return torch.zeros((), device=next(iter(self.gated.gates.values())).log_alpha.device)
 
     @torch.no_grad()
-    def settle_(self, limit: float | None = None) -> None:
+    def settle_(self, limit: Limits | None = None) -> None:
         """Close the gates that do not fit the limit (the final one by default), open the others."""
         self.worth = self._worth()
         chosen = self.chosen(self.goal if limit is None else limit)
@@ -104,17 +107,17 @@ class Target:
             gate.log_alpha.copy_(gate.estimator.placed(mask, said))
 
     @torch.no_grad()
-    def chosen(self, limit: float, *, open_first: bool = False) -> Masks:
+    def chosen(self, limit: Limits, *, open_first: bool = False) -> Masks:
         """Return the original neurons that are worth most within a limit.
 
         With `open_first`, neurons whose gates are closed come after all others.
         """
-        costs = self.gated.sizes.neuron_costs(self.what, limit)
-        usual = torch.cat(list(costs.values())).clamp(min=1).log().mean()
+        costs = self._costs(limit)
+        usual = torch.cat(list(costs.values())).log().mean()
         scores = {}
         for name, worth in self._worth().items():
             standing = (worth - worth.mean()) / worth.std().clamp(min=1e-9)
-            handicap = THRIFT * (costs[name].clamp(min=1).log() - usual)
+            handicap = THRIFT * (costs[name].log() - usual)
             gate = self.gated.gates[name]
             scores[name] = (standing - handicap).nan_to_num(0.0)
             if open_first:
@@ -123,7 +126,16 @@ class Target:
             gone = torch.ones(len(worth), dtype=torch.bool)
             gone[gate.origin.cpu()] = False
             scores[name].masked_fill_(gone, -1e9)
-        return choose(self.gated.sizes, scores, limit, self.what)
+        return choose(self.gated.sizes, scores, limit)
+
+    def _costs(self, limit: Limits) -> dict[str, Tensor]:
+        """Return which part of what is allowed a neuron of each group takes."""
+        sizes = self.gated.sizes
+        parts = [(sizes.neuron_costs(what, most), most) for what, most in limit.items()]
+        return {
+            name: torch.stack([costs[name].clamp(min=1) / most for costs, most in parts]).sum(0)
+            for name in sizes.groups
+        }
 
     def _worth(self) -> dict[str, Tensor]:
         """Return what the gate of each original neuron said when it was last open."""

@@ -88,9 +88,9 @@ def add_gates(settings: Settings, model: nn.Module, plan: Plan, steps: int) -> P
     if settings.l0 is not None:
         return thinrnn.L0(model, weight=settings.l0)
     steps = math.ceil(settings.target_time * steps)
-    if settings.target_macs is not None:
-        return thinrnn.Target(model, macs=settings.target_macs, steps=steps)
-    return thinrnn.Target(model, params=settings.target_params, steps=steps)
+    return thinrnn.Target(
+        model, params=settings.target_params, macs=settings.target_macs, steps=steps
+    )
 
 
 def build_training(

@@ -87,7 +87,7 @@ class Settings:
         0.25, "parameters to end with: a fraction up to 1, or a number", above=0
     )
     target_macs: float | None = setting(
-        None, "mult-adds per token to end with: a fraction up to 1, or a number", above=0
+        None, "mult-adds per token to end with, the same way; both may be given", above=0
     )
     target_time: float = setting(
         0.5, "part of the training after which the size is reached", above=0, most=1
@@ -131,11 +131,12 @@ class Settings:
                 f"tied=true needs the last layer as wide as the embedding, but they are "
                 f"{self.hidden[-1]} and {self.embedding}: change hidden or embedding."
             )
-        pressures = [self.target_params, self.target_macs, self.l0, self.lasso]
-        if "gated" in self.phases and sum(p is not None for p in pressures) != 1:
+        has_target = self.target_params is not None or self.target_macs is not None
+        pressures = [has_target, self.l0 is not None, self.lasso is not None]
+        if "gated" in self.phases and sum(pressures) != 1:
             raise InputError(
-                "give exactly one of target_params, target_macs, l0 and lasso "
-                "(--set target_params=none --set l0=1e-7, say)."
+                "give a target (target_params, target_macs or both), l0 or lasso, and not two of "
+                "these (--set target_params=none --set l0=1e-7, say)."
             )
         if self.lasso is not None and not self.shrink:
             raise InputError("lasso removes neurons while training goes on: leave shrink=true.")

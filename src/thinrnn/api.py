@@ -12,6 +12,7 @@ from thinrnn.lasso import GroupLasso
 from thinrnn.magnitude import magnitude_
 from thinrnn.plan import Group, Plan, Slice
 from thinrnn.record import kept_inputs
+from thinrnn.rhn import RHN
 from thinrnn.rnn_stack import RNNStack
 from thinrnn.save import load_, save
 from thinrnn.shrink import cut_, kept, shrink_
@@ -22,6 +23,7 @@ from thinrnn.version import __version__
 
 __all__ = [
     "L0",
+    "RHN",
     "Count",
     "Fixed",
     "Gate",

@@ -26,6 +26,7 @@ from thinrnn.neurons import Element, Neurons
 from thinrnn.plan import Group, Plan, Refusal, named_tensors
 from thinrnn.probe import Probe, Source
 from thinrnn.raw import RawTensor
+from thinrnn.rhn import RHN
 from thinrnn.sandbox import fixed_randomness, fresh_copy, ours_on_cpu
 from thinrnn.trace import Port, Seen
 from thinrnn.tree import Arguments, call_arguments
@@ -145,7 +146,8 @@ class _Finder:
             seen = sorted({type(m).__name__ for m in self.probe.model.modules()})
             raise NoRecurrentLayerError(
                 "the example reaches no recurrent layer that thinrnn knows (nn.LSTM, nn.GRU, "
-                f"nn.RNN, their cells, or a loop over layers); the model has: {', '.join(seen)}."
+                "nn.RNN, their cells, thinrnn.RHN, or a loop over layers); the model has: "
+                f"{', '.join(seen)}."
             )
 
     def _join_tied(self) -> None:
@@ -218,7 +220,7 @@ class _Finder:
         """Yield layers that the example does not reach, and RNNs that cannot be cut."""
         for name, module in self.probe.model.named_modules():
             layer = layer_of(name, module)
-            if isinstance(module, (nn.RNNBase, nn.RNNCellBase)) and refusal_of(module):
+            if isinstance(module, (nn.RNNBase, nn.RNNCellBase, RHN)) and refusal_of(module):
                 yield Refusal(Group(name, 0, ()), refusal_of(module))
             elif layer is not None and name not in self.layers and not self._is_used(layer):
                 yield Refusal(Group(name, 0, ()), "the example never calls it")

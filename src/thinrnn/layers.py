@@ -6,6 +6,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from thinrnn.layer import Intake, Layer, argument
+from thinrnn.rhn import RHN
+from thinrnn.rhn_layer import RHNLayer
 from thinrnn.rnn_layers import GATES as GATES
 from thinrnn.rnn_layers import CellLayer, RNNLayer
 
@@ -94,8 +96,9 @@ LAYERS: dict[type[nn.Module], type[Layer]] = {
     nn.LSTMCell: CellLayer,
     nn.GRUCell: CellLayer,
     nn.RNNCell: CellLayer,
+    RHN: RHNLayer,
 }
-RECURRENT = (RNNLayer, CellLayer)
+RECURRENT = (RNNLayer, CellLayer, RHNLayer)
 
 
 def layer_of(name: str, module: nn.Module) -> Layer | None:
@@ -136,6 +139,8 @@ def _own_weights(module: nn.Module) -> list[str]:
         return [name for name in module._flat_weights_names if name.startswith("weight")]
     if isinstance(module, nn.RNNCellBase):
         return ["weight_ih", "weight_hh"]
+    if isinstance(module, RHN):
+        return ["weight_ih", *(f"weight_hh_d{d}" for d in range(module.depth))]
     if isinstance(module, (nn.Linear, nn.Embedding, nn.modules.conv._ConvNd)):
         return ["weight"]
     return []

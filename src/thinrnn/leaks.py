@@ -7,10 +7,9 @@ from torch import nn
 
 from thinrnn.coupling import Coupling
 from thinrnn.inputs import parameters_of
-from thinrnn.layers import RECURRENT, layer_of
+from thinrnn.layers import RECURRENT, CellLayer, layer_of
 from thinrnn.probe import Probe, Source
 from thinrnn.raw import RawTensor
-from thinrnn.rnn_layers import RNNLayer
 from thinrnn.trace import Seen
 from thinrnn.tree import tensors_in
 
@@ -85,7 +84,7 @@ class Leaks:
             if not isinstance(layer, RECURRENT) or not (has_room or name in self.carried):
                 continue
             last = self.probe.points[0].results[name][-1]
-            for state in tensors_in(last[1] if isinstance(layer, RNNLayer) else last):
+            for state in tensors_in(last if isinstance(layer, CellLayer) else last[1]):
                 for i, leaf in enumerate(leaves):
                     if leaf.shape == state.shape and torch.equal(leaf, state):
                         found[i].add(name)

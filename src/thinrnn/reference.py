@@ -6,7 +6,7 @@ with a weight, while the states that go on to the next step, and to the caller, 
 T steps, B sequences, m inputs, n cells, r outputs (r = n unless there is a projection).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -96,6 +96,36 @@ def rnn(
         h = activation(_product(W, _gated(x_t, z), b_ih) + _product(U, _gated(h, s), b_hh))
         outputs.append(h)
     return torch.stack(outputs), h
+
+
+def rhn(
+    x: Tensor,  # (T, B, m)
+    s: Tensor,  # (B, n)
+    W: Tensor,  # (2n, m): rows of h, then rows of t
+    U: Sequence[Tensor],  # (2n, n) for each depth
+    b: Sequence[Tensor],  # (2n,) for each depth
+    *,
+    z: Tensor | None = None,  # (m,)
+    g: Tensor | None = None,  # (n,)
+) -> tuple[Tensor, Tensor]:
+    """All outputs (T, B, n) and the last state of a recurrent highway layer.
+
+    z gates the inputs and g the neurons of the state where a matrix reads them; the share of the
+    state that is carried over is the neuron's own, so it is raw.
+    """
+    n = s.size(-1)
+    outputs = []
+    for x_t in x:
+        for d in range(len(U)):
+            h = _product(U[d][:n], _gated(s, g), b[d][:n])  # (B, n)
+            t = _product(U[d][n:], _gated(s, g), b[d][n:])  # (B, n)
+            if d == 0:
+                h = h + _product(W[:n], _gated(x_t, z), None)
+                t = t + _product(W[n:], _gated(x_t, z), None)
+            h, t = torch.tanh(h), torch.sigmoid(t)
+            s = h * t + s * (1 - t)
+        outputs.append(s)
+    return torch.stack(outputs), s
 
 
 def layer(

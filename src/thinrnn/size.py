@@ -20,6 +20,7 @@ from thinrnn.layers import (
     ChannelwiseLayer,
     EmbeddingLayer,
     Layer,
+    RHNLayer,
     RNNLayer,
     layer_of,
 )
@@ -182,10 +183,12 @@ def _is_matrix(layers: dict[str, Layer], model: nn.Module, name: str) -> bool:
 def _gates(layers: dict[str, Layer], name: str) -> int:
     layer = _owner(layers, name)
     matrix = name.rpartition(".")[2]
-    if not isinstance(layer, (RNNLayer, CellLayer)) or not matrix.startswith("weight"):
+    if not isinstance(layer, (RNNLayer, CellLayer, RHNLayer)) or not matrix.startswith("weight"):
         return 0
     if matrix.startswith("weight_hr"):
         return 1
     if isinstance(layer, RNNLayer):
         return GATES[layer.module.mode]
+    if isinstance(layer, RHNLayer):
+        return 2
     return layer.module.weight_hh.shape[0] // layer.module.weight_hh.shape[1]

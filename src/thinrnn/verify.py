@@ -18,6 +18,7 @@ from thinrnn.layers import layer_of
 from thinrnn.pick import space_kept
 from thinrnn.plan import Plan
 from thinrnn.record import Record
+from thinrnn.rhn_layer import RHNLayer
 from thinrnn.rnn_layers import CellLayer, RNNLayer
 from thinrnn.rnn_stack import RNNStack
 from thinrnn.sandbox import fresh_copy, ours_on_cpu, precision_of, run, where_in_user_code
@@ -165,7 +166,8 @@ class _Run:
         if isinstance(layer, CellLayer):
             for entry in tensors_in(result):
                 yield [(name, "output")], [entry]
-        elif layer is None or isinstance(layer, RNNLayer):  # None: a stack of single layers
+        elif layer is None or isinstance(layer, (RNNLayer, RHNLayer)):
+            # None: a stack of single layers
             kinds = result[1] if isinstance(result[1], tuple) else (result[1],)
             for kind, entries in enumerate(kinds):
                 yield self._owners(name, kind), list(entries)

@@ -11,7 +11,7 @@ import torch
 import thinrnn
 from thinrnn.cli import main
 from thinrnn.recipes.language_model.data import Splitting, Vocabulary
-from thinrnn.recipes.language_model.export import onnx_calls
+from thinrnn.recipes.language_model.export import export_model, onnx_calls
 from thinrnn.recipes.language_model.load import load_model, save_model, score_model
 from thinrnn.recipes.language_model.model import LanguageModel
 from thinrnn.run.progress import Silent
@@ -50,6 +50,14 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def streaming(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model as a file that takes its state."""
+    file = tmp_path_factory.mktemp("streaming") / "model.onnx"
+    export_model(model, file, streaming=True)
+    return file
+
+
 def test_export_writes_a_file_that_agrees_with_the_model(
     model: Path, tmp_path: Path, call: Any
 ) -> None:
@@ -63,6 +71,11 @@ def test_export_writes_a_file_that_agrees_with_the_model(
         expected = load_model(model).model(tokens)[0]
     found = onnxruntime.InferenceSession(file).run(["output.0"], {"tokens": tokens.numpy()})[0]
     numpy.testing.assert_allclose(found, expected, atol=1e-5)
+
+    text = tmp_path / "valid.txt"
+    text.write_text("w1 w2\n")
+    code, _, err = call("quantize", file, "--out", tmp_path / "b.onnx", "--valid", text)
+    assert code == 2 and "export it with --streaming" in err
 
 
 def test_export_prints_one_json_object(model: Path, tmp_path: Path, call: Any) -> None:
@@ -113,11 +126,14 @@ def test_a_run_goes_on_without_the_extra(model: Path, monkeypatch: pytest.Monkey
     assert onnx_calls({"small": model}, threads=1, progress=Silent()) == {}
 
 
-def test_quantize_measures_before_and_after(model: Path, tmp_path: Path, call: Any) -> None:
+def test_quantize_measures_before_and_after(
+    model: Path, streaming: Path, tmp_path: Path, call: Any
+) -> None:
     text = tmp_path / "valid.txt"
     text.write_text("w1 w2 w3 w4\nw5 w6 w7 w8 w9\n" * 10)
     file, out = tmp_path / "model.onnx", tmp_path / "int8.onnx"
-    call("export", model, "--onnx", file, "--streaming")
+    for part in (file, tmp_path / "vocabulary.json"):
+        part.write_bytes((streaming.parent / part.name).read_bytes())
     code, said, _ = call("quantize", file, "--out", out, "--valid", text, "--max-loss", 0.1)
     assert code == 0 and "quality " in said and "DynamicQuantize" not in said
     assert said.splitlines()[-1].startswith(f"wrote {out}; next:")
@@ -133,13 +149,3 @@ def test_quantize_measures_before_and_after(model: Path, tmp_path: Path, call: A
     (tmp_path / "vocabulary.json").write_text('{"level": "word", "tokens": ["a"]}')
     code, _, err = call("quantize", file, "--out", out, "--valid", text)
     assert code == 2 and "is not the vocabulary of" in err and not out.exists()
-
-
-def test_quality_wants_a_streaming_file(model: Path, tmp_path: Path, call: Any) -> None:
-    text = tmp_path / "valid.txt"
-    text.write_text("w1 w2\n")
-    call("export", model, "--onnx", tmp_path / "whole.onnx")
-    code, _, err = call(
-        "quantize", tmp_path / "whole.onnx", "--out", tmp_path / "b.onnx", "--valid", text
-    )
-    assert code == 2 and "export it with --streaming" in err

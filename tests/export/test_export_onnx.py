@@ -206,6 +206,33 @@ def test_given_state_is_an_input(tmp_path: Path) -> None:
     assert export.inputs["hx.0"] == (2, "batch", 3)
 
 
+class TwoSequences(nn.Module):
+    """One layer for two sequences of their own lengths, from states made by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.LSTM(4, 9, num_layers=2, batch_first=True)
+        self.head = nn.Linear(18, 2)
+
+    def read(self, x: Any) -> Any:
+        zeros = torch.zeros(2, x.size(0), self.rnn.hidden_size)
+        return self.rnn(x, (zeros, zeros))[0][:, -1]
+
+    def forward(self, question: Any, answer: Any) -> Any:
+        return self.head(torch.cat([self.read(question), self.read(answer)], 1))
+
+
+def test_two_lengths_are_two_axes(tmp_path: Path) -> None:
+    example = (torch.randn(2, 5, 4), torch.randn(2, 5, 4))
+    small = pruned(TwoSequences(), example)
+    export = export_onnx(small, tmp_path / "a.onnx", example)
+    assert export.inputs == {
+        "question": ("batch", "time", 4),
+        "answer": ("batch", "time_2", 4),
+    }
+    assert operators(tmp_path / "a.onnx")["LSTM"] == 4
+
+
 def test_packed_sequence_as_argument_is_data_and_lengths(tmp_path: Path) -> None:
     x = pack_padded_sequence(torch.randn(4, 3, 6), torch.tensor([4, 2, 1]))
     export = export_onnx(nn.GRU(6, 5, bidirectional=True), tmp_path / "a.onnx", x)

@@ -53,8 +53,16 @@ def find_axes(tensors: Sequence[Tensor], shapes_at: Shapes) -> list[Axis]:
 
 
 def named(axes: list[Axis], names: dict[int, str], sizes: dict[Axis, int]) -> list[Axis]:
-    """Return the axes with the names that belong to their present sizes."""
-    return [replace(axis, name=names.get(sizes[axis], axis.name)) for axis in axes]
+    """Return the axes with the names that belong to their present sizes.
+
+    Two sequences of unequal length are two axes, "time" and "time_2".
+    """
+    found: list[Axis] = []
+    for axis in axes:
+        name = names.get(sizes[axis], axis.name)
+        same = sum(other.name.partition("_")[0] == name for other in found)
+        found.append(replace(axis, name=f"{name}_{same + 1}" if same else name))
+    return found
 
 
 def distinct_sizes(

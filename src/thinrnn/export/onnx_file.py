@@ -8,6 +8,8 @@ import numpy
 import torch
 from torch import Tensor
 
+from thinrnn.export.errors import ExportError
+
 Array = numpy.ndarray[Any, Any]
 
 
@@ -20,10 +22,14 @@ class OnnxFile:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        self._session = onnxruntime.InferenceSession(
-            Path(path).read_bytes(), options, providers=["CPUExecutionProvider"]
-        )
+        options.log_severity_level = 4  # what goes wrong is raised
+        content = Path(path).read_bytes()
+        try:
+            self._session = onnxruntime.InferenceSession(
+                content, options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # they have no class of their own
+            raise ExportError(f"ONNX Runtime does not take the file: {_short(error)}") from error
         self.metadata: dict[str, str] = self._session.get_modelmeta().custom_metadata_map
         self.inputs = {value.name: value for value in self._session.get_inputs()}
         self.outputs = {value.name: value for value in self._session.get_outputs()}
@@ -37,7 +43,11 @@ class OnnxFile:
         }
 
     def __call__(self, values: dict[str, Array]) -> dict[str, Array]:
-        return dict(zip(self.outputs, self._session.run(None, values), strict=True))
+        try:
+            found = self._session.run(None, values)
+        except Exception as error:
+            raise ExportError(f"ONNX Runtime cannot run the file: {_short(error)}") from error
+        return dict(zip(self.outputs, found, strict=True))
 
     def stream(
         self, values: dict[str, Array], axes: dict[str, int], chunks: Sequence[int], batch: int
@@ -64,6 +74,10 @@ class OnnxFile:
             timed = "time" in shape and name not in {f"{s}.next" for s in self.states}
             joined[name] = numpy.concatenate(parts, shape.index("time")) if timed else parts[-1]
         return joined
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:300]
 
 
 def difference(expected: Sequence[Tensor], found: Sequence[Array]) -> float:

@@ -19,6 +19,11 @@ def states_of(watch: Watch, axes: list[Axis]) -> dict[str, int]:
             "streaming: the model does not run at another length than the example's, or its "
             "recurrent layers do not see the time axis as it comes in."
         )
+    if any(axis.name.startswith("time_") for axis in axes):
+        raise ExportError(
+            "streaming: the model reads sequences of several lengths; a stream has one: export "
+            "without streaming."
+        )
     return {
         f"{layer.name}.{kind}": width
         for layer in watch.layers

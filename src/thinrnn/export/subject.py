@@ -33,7 +33,7 @@ class Subject:
         if not self.outputs:
             raise ExampleError("the model returns no tensor, so there is nothing to export.")
         taken = any(name.partition(".")[0] == "output" for name in self.arguments.names)
-        self.output_names = unique(list(paths_in(result, "result" if taken else "output")))
+        self.output_names = _names(result, "result" if taken else "output", len(self.outputs))
         self.axes = named(axes, _sizes_seen(self.watch), sizes)
         self.batch = next(
             (sizes[old] for old, new in zip(axes, self.axes, strict=True) if new.name == "batch"), 1
@@ -72,6 +72,13 @@ class Subject:
         last = self.watch.last
         kept = [place for place, one in enumerate(self.outputs) if not _made_of(one, last)]
         return kept or list(range(len(self.outputs)))
+
+
+def _names(result: Any, name: str, count: int) -> list[str]:
+    try:
+        return unique(list(paths_in(result, name)))
+    except RecursionError:  # it holds itself
+        return unique([name] * count)
 
 
 def _made_of(output: Tensor, states: Sequence[Tensor]) -> bool:

@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 
 from thinrnn.export.calls import MODES, PACK, UNPACK, Call, Zeros, read_call
 from thinrnn.export.operators import State, Weights, run_layer
+from thinrnn.pick import Choice, Pick
 from thinrnn.rnn_stack import RNNStack
 
 
@@ -99,13 +100,27 @@ class Tracer(TorchFunctionMode):
 
 
 def prepare_(model: nn.Module, tracer: Tracer) -> None:
-    """Make the model's RNNStacks run on a tracer, backward cells as operators that run backward."""
+    """Make a copied model ready for a tracer; stacks run backward cells as backward operators."""
     for module in model.modules():
         if isinstance(module, nn.RNNBase):
             # Its checks expect packed data to be what it is outside.
             module.check_forward_args = lambda *_: None  # type: ignore[method-assign]
+        for hook in module._forward_pre_hooks.values():
+            if isinstance(hook, Pick):
+                hook.__class__ = _TracedPick
         if isinstance(module, RNNStack):
             module.forward = functools.partial(_run_stack, tracer, module)  # type: ignore
+
+
+class _TracedPick(Pick):
+    """A pick that compares widths alone: a batch that is free cannot be looked up in a set."""
+
+    def _state(self, state: Any, choices: list[Choice]) -> Any:
+        if isinstance(state, Tensor) and len(choices) == 1:
+            return choices[0].apply(state, -1)
+        parts = [choice.apply(s, -1) for s, choice in zip(state, choices, strict=True)]
+        equal = len({part.shape[-1] for part in parts}) == 1
+        return torch.stack(parts) if isinstance(state, Tensor) and equal else parts
 
 
 def _run_stack(tracer: Tracer, stack: RNNStack, input: Any, hx: Any = None) -> tuple[Any, Any]:

@@ -1,6 +1,7 @@
 """The language model: plain torch, as a user would write it."""
 
 import contextlib
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,9 +11,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from thinrnn.rhn import RHN
 from thinrnn.rnn_stack import RNNStack
 
-CELLS: dict[str, Callable[..., nn.RNNBase]] = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
+CELLS: dict[str, Callable[..., nn.Module]] = {
+    "lstm": nn.LSTM,
+    "gru": nn.GRU,
+    "rnn": nn.RNN,
+    "rhn": RHN,
+}
 
 
 @dataclass(frozen=True)
@@ -24,11 +31,11 @@ class Dropouts:
     layer: float = 0.0  # between layers
     output: float = 0.0  # before the output layer
     weight: float = 0.0  # entries of the recurrent matrices
+    recurrent: float = 0.0  # the state inside recurrent highway layers
 
     def scaled(self, factor: float) -> "Dropouts":
         """Return all of them times a factor."""
-        parts = (self.word, self.input, self.layer, self.output, self.weight)
-        return Dropouts(*(factor * part for part in parts))
+        return Dropouts(*(factor * part for part in dataclasses.astuple(self)))
 
 
 class LanguageModel(nn.Module):
@@ -43,6 +50,7 @@ class LanguageModel(nn.Module):
         vocabulary: int,
         *,
         cell: str = "lstm",
+        depth: int = 10,
         embedding: int = 400,
         hidden: tuple[int, ...] = (400, 400),
         tied: bool = False,
@@ -55,11 +63,12 @@ class LanguageModel(nn.Module):
         self.embedding = nn.Embedding(vocabulary, embedding)
         self.locked = locked
         self.rnn: nn.Module
-        if has_one_module(hidden, locked):
+        if has_one_module(cell, hidden, locked):
             self.rnn = CELLS[cell](embedding, hidden[0], num_layers=len(hidden))
         else:
             sizes = itertools.pairwise((embedding, *hidden))
-            self.rnn = nn.ModuleList(CELLS[cell](m, n) for m, n in sizes)
+            options = {"depth": depth} if cell == "rhn" else {}
+            self.rnn = nn.ModuleList(CELLS[cell](m, n, **options) for m, n in sizes)
         self.decoder = nn.Linear(hidden[-1], vocabulary)
         self.set_dropouts(dropouts or Dropouts())
         if init_range is not None:
@@ -70,6 +79,8 @@ class LanguageModel(nn.Module):
             for parameter in self.rnn.parameters():
                 is_bias = parameter.dim() == 1
                 nn.init.uniform_(parameter, *((0, 0) if is_bias else (-rnn_init, rnn_init)))
+            for layer in self.highways:
+                layer.reset_parameters(rnn_init)
         if tied:
             self.decoder.weight = self.embedding.weight
 
@@ -78,13 +89,19 @@ class LanguageModel(nn.Module):
         self.dropouts = dropouts
         if isinstance(self.rnn, nn.RNNBase | RNNStack) and self.rnn.num_layers > 1:
             self.rnn.dropout = dropouts.layer
+        for layer in self.highways:
+            layer.dropout = dropouts.recurrent
+
+    @property
+    def highways(self) -> list[RHN]:
+        """The recurrent highway layers."""
+        return [module for module in self.rnn.modules() if isinstance(module, RHN)]
 
     def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         p = self.dropouts
         x = self.embedding(tokens)  # (T, B, E)
         if self.training and p.word:
-            words = F.dropout(x.new_ones(self.embedding.num_embeddings, 1), p.word)
-            x = x * words[tokens]
+            x = x * self.word_mask(tokens, x)
         x = self.drop(x, p.input)
         with dropped_weights(self.rnn, p.weight if self.training else 0.0):
             if isinstance(self.rnn, nn.ModuleList):
@@ -92,6 +109,17 @@ class LanguageModel(nn.Module):
             else:
                 x, state = self.rnn(x, state)
         return self.decoder(self.drop(x, p.output)), state  # (T, B, V)
+
+    def word_mask(self, tokens: Tensor, like: Tensor) -> Tensor:
+        """Return (T, B, 1): what each token is multiplied by, the same for the same word.
+
+        Sequences of a recurrent highway network have masks of their own, as its authors train it.
+        """
+        words = self.embedding.num_embeddings
+        if not self.highways:
+            return F.dropout(like.new_ones(words, 1), self.dropouts.word)[tokens]
+        mask = F.dropout(like.new_ones(words, tokens.shape[1]), self.dropouts.word)
+        return mask.gather(0, tokens).unsqueeze(-1)
 
     def layer_by_layer(self, layers: nn.ModuleList, x: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Return what one torch module would return if its layers could have unequal sizes."""
@@ -108,9 +136,9 @@ class LanguageModel(nn.Module):
         return F.dropout(x, p)
 
 
-def has_one_module(hidden: tuple[int, ...], locked: bool) -> bool:
+def has_one_module(cell: str, hidden: tuple[int, ...], locked: bool) -> bool:
     """Return whether all layers are one module of torch, which has one size and its own dropout."""
-    return len(set(hidden)) == 1 and not locked
+    return len(set(hidden)) == 1 and not locked and cell != "rhn"
 
 
 @contextlib.contextmanager

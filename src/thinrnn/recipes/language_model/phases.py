@@ -37,7 +37,8 @@ def dense_shape(settings: Settings) -> Shape:
 def shape_of(settings: Settings, neurons: dict[str, int]) -> Shape:
     """Return the shape that is left, from neurons by group; coupled groups are joined by "+"."""
     sizes = {part: size for name, size in neurons.items() for part in name.split("+")}
-    layer = "rnn.l{}" if has_one_module(settings.hidden, settings.locked) else "rnn.{}.l0"
+    one_module = has_one_module(settings.cell, settings.hidden, settings.locked)
+    layer = "rnn.l{}" if one_module else "rnn.{}.l0"
     return Shape(
         sizes.get("embedding", settings.embedding),
         tuple(sizes.get(layer.format(i), size) for i, size in enumerate(settings.hidden)),
@@ -49,6 +50,7 @@ def model_arguments(settings: Settings, shape: Shape, vocabulary: int) -> dict[s
     return {
         "vocabulary": vocabulary,
         "cell": settings.cell,
+        "depth": settings.depth,
         "embedding": shape.embedding,
         "hidden": shape.hidden,
         "tied": settings.tied,
@@ -65,6 +67,7 @@ def dropouts(settings: Settings) -> Dropouts:
         layer=p if settings.layer_dropout is None else settings.layer_dropout,
         output=p,
         weight=settings.weight_dropout,
+        recurrent=settings.recurrent_dropout,
     )
 
 

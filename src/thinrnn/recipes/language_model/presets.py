@@ -1,7 +1,7 @@
 """Settings by name."""
 
 from thinrnn.recipes import Preset
-from thinrnn.recipes.language_model import ptb
+from thinrnn.recipes.language_model import ptb, ptb_rhn
 from thinrnn.recipes.language_model.settings import Settings
 
 
@@ -29,4 +29,5 @@ PRESETS = (
     Preset("char", "language_model", "your own text, character level", char),
     Preset("demo", "language_model", "the text that comes with Python", demo),
     *ptb.PRESETS,
+    *ptb_rhn.PRESETS,
 )

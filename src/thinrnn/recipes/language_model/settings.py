@@ -24,7 +24,8 @@ class Settings:
     min_count: int = setting(1, "rarer tokens become <unk>", least=1)
 
     # Model
-    cell: str = setting("lstm", "recurrent layer", choices=("lstm", "gru", "rnn"))
+    cell: str = setting("lstm", "recurrent layer", choices=("lstm", "gru", "rnn", "rhn"))
+    depth: int = setting(10, "'rhn': small steps in each time step", least=1)
     embedding: int = setting(400, "size of the embedding", least=1)
     hidden: tuple[int, ...] = setting((400, 400), "hidden neurons of each layer", least=1)
     tied: bool = setting(False, "the output layer uses the embedding's weights")
@@ -39,6 +40,9 @@ class Settings:
     )
     word_dropout: float = setting(0.0, "of whole words of the embedding", least=0, most=0.95)
     weight_dropout: float = setting(0.0, "of entries of the recurrent matrices", least=0, most=0.95)
+    recurrent_dropout: float = setting(
+        0.0, "'rhn': of the state, one mask per sequence for all steps", least=0, most=0.95
+    )
     locked: bool = setting(False, "one dropout mask for all steps of a window")
     small_dropout: float | None = setting(
         None,
@@ -140,6 +144,10 @@ class Settings:
             )
         if self.lasso is not None and not self.shrink:
             raise InputError("lasso removes neurons while training goes on: leave shrink=true.")
+        if self.recurrent_dropout and self.cell != "rhn":
+            raise InputError(f"recurrent_dropout is for cell=rhn, not {self.cell}: leave it at 0.")
+        if self.weight_dropout and self.cell == "rhn":
+            raise InputError("weight_dropout is not for cell=rhn: use recurrent_dropout.")
         if not self.phases or list(self.phases) != [p for p in PHASES if p in self.phases]:
             raise InputError(f"phases must be some of {', '.join(PHASES)}, in this order.")
         if self.small_dropout and not self.dropout:

@@ -1,0 +1,177 @@
+"""The presets of recurrent highway networks, against the paper's numbers."""
+
+import pytest
+import torch
+
+import thinrnn
+from thinrnn import recipes
+from thinrnn.recipes.language_model import ptb_rhn, train
+from thinrnn.recipes.language_model.model import Dropouts, LanguageModel
+from thinrnn.recipes.language_model.phases import build_model, dense_shape, dropouts
+from thinrnn.recipes.schedule import lr_factor
+from thinrnn.recipes.settings import as_json, with_values
+from thinrnn.run.errors import InputError
+from thinrnn.run.progress import Silent
+
+PRESETS = {preset.name: preset for preset in ptb_rhn.PRESETS}
+
+
+def test_all_rows_of_the_table_and_points_of_the_figure_have_a_preset():
+    names = ("dense", "iss", "paper", "scratch", *(f"curve-{k}" for k in (1, 2, 3, 4)))
+    assert set(PRESETS) == {f"ptb-rhn-{name}" for name in names}
+    assert PRESETS.items() <= recipes.presets().items()
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_settings_survive_the_run_folder(name):
+    settings = PRESETS[name].settings()
+    assert with_values(settings, as_json(settings)) == settings
+    assert PRESETS[name].corpus == "ptb" and not settings.train
+
+
+@pytest.mark.parametrize(
+    ("width", "millions"), [(830, 23.5), (726, 18.9), (517, 11.1), (403, 7.6), (389, 7.2)]
+)
+def test_parameters_are_those_of_the_papers(width, millions):
+    assert ptb_rhn.parameters(width) / 1e6 == pytest.approx(millions, abs=0.06)
+
+
+def test_parameters_are_those_of_the_model(monkeypatch):
+    monkeypatch.setattr(ptb_rhn, "WORDS", 11)
+    settings = with_values(ptb_rhn.dense(), {"embedding": 6, "hidden": (6,)})
+    model = build_model(settings, dense_shape(settings), 11)
+    assert thinrnn.count(model).params == ptb_rhn.parameters(6)
+
+
+def test_the_dense_model_is_trained_as_by_its_authors():
+    settings = ptb_rhn.dense()
+    assert (settings.embedding, settings.hidden, settings.depth) == (830, (830,), 10)
+    assert dropouts(settings) == Dropouts(
+        word=0.25, input=0.75, layer=0.75, output=0.75, recurrent=0.25
+    )
+    assert settings.tied and settings.locked
+    assert settings.weight_decay == pytest.approx(2.86e-9, rel=1e-3)
+    rates = [
+        settings.lr
+        * lr_factor(
+            settings.schedule,
+            step=0,
+            steps=1,
+            epoch=epoch,
+            decay=settings.lr_decay,
+            decay_from=settings.decay_from,
+        )
+        for epoch in (0, 19, 20, 21)
+    ]
+    assert rates == pytest.approx([7, 7, 7 / 1.02, 7 / 1.02**2])
+
+
+def test_neuron_selection_has_the_changes_of_the_paper():
+    settings = ptb_rhn.paper()
+    assert dropouts(settings).word == dropouts(settings).recurrent == pytest.approx(0.1875)
+    assert dropouts(settings).input == dropouts(settings).output == pytest.approx(0.5625)
+    assert settings.init_range == settings.rnn_init == 0.08
+    assert settings.decay_from == 35
+    assert settings.target_params <= 7_240_000
+
+
+def test_the_control_differs_in_its_width_alone():
+    pruned, control = as_json(ptb_rhn.paper()), as_json(ptb_rhn.scratch())
+    differs = {"embedding", "hidden", "target_params", "phases"}
+    assert {key for key, value in control.items() if value != pruned[key]} == differs
+    assert ptb_rhn.parameters(ptb_rhn.scratch().embedding) <= ptb_rhn.paper().target_params
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_trains_to_the_end(name, tiny, tmp_path):
+    """The same settings with other sizes and texts."""
+    settings = PRESETS[name].settings()
+    small = as_json(tiny(epochs=1))
+    taken = ("train", "valid", "test", "epochs", "batch", "device", "threads", "tensorboard")
+    changes = {key: small[key] for key in (*taken, "bench_batch", "bench_steps", "bench_seconds")}
+    changes |= {"embedding": 12, "hidden": (12,), "depth": 3, "lr": 1.0}
+    if settings.target_params is not None:
+        changes["target_params"] = 0.6
+    settings = with_values(settings, changes)
+    finished = train.start(settings, tmp_path / "run", preset=None, progress=Silent())
+    kinds = {"gated": "small"}
+    assert list(finished.summaries()) == [kinds.get(p, p) for p in settings.phases]
+    if settings.target_params is not None:
+        small, control = (finished.summary(kind) for kind in ("small", "control"))
+        (width,) = small["neurons"].values()
+        assert width < 12 and small["params"] == control["params"]
+
+
+def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tiny, tmp_path, monkeypatch):
+    settings = tiny(
+        cell="rhn",
+        depth=2,
+        embedding=12,
+        hidden=(12,),
+        tied=True,
+        locked=True,
+        recurrent_dropout=0.2,
+        word_dropout=0.2,
+        phases=("gated",),
+    )
+    whole = train.start(settings, tmp_path / "whole", preset=None, progress=Silent())
+    from thinrnn.recipes.language_model.training import Training
+
+    take_step, steps = Training.take_step, []
+
+    def stopping(self):
+        take_step(self)
+        steps.append(1)
+        if len(steps) == 22:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Training, "take_step", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        train.start(settings, tmp_path / "stopped", preset=None, progress=Silent())
+    resumed = train.resume(tmp_path / "stopped", [], progress=Silent())
+    for key in ("valid_perplexity", "test_perplexity", "params"):
+        assert resumed.summary("small")[key] == whole.summary("small")[key]
+
+
+def test_words_are_dropped_sequence_by_sequence():
+    torch.manual_seed(0)
+    model = LanguageModel(50, cell="rhn", depth=1, embedding=4, hidden=(4,), locked=True)
+    model.set_dropouts(Dropouts(word=0.5))
+    tokens = torch.randint(50, (30, 40))
+    mask = model.word_mask(tokens, torch.ones(()))[..., 0]
+    assert set(mask.unique().tolist()) == {0.0, 2.0}
+    for sequence, values in zip(tokens.T, mask.T, strict=True):
+        for word in sequence.unique():
+            assert values[sequence == word].unique().numel() == 1
+    dropped = [mask[tokens == word] for word in range(50)]
+    assert all(0 < (values == 0).sum() < len(values) for values in dropped)
+
+
+def test_the_state_of_the_dropout_reaches_the_layers_and_scales_with_the_others():
+    model = LanguageModel(
+        9, cell="rhn", depth=2, embedding=4, hidden=(4,), dropouts=Dropouts(recurrent=0.4, word=0.2)
+    )
+    assert model.rnn[0].dropout == 0.4
+    model.set_dropouts(model.dropouts.scaled(0.5))
+    assert model.rnn[0].dropout == 0.2 and model.dropouts.word == 0.1
+
+
+def test_transform_biases_survive_the_initialisation():
+    model = LanguageModel(
+        9, cell="rhn", depth=2, embedding=4, hidden=(4,), init_range=0.04, rnn_init=0.04
+    )
+    for layer in model.highways:
+        assert layer.bias_d1.tolist() == [0.0] * 4 + [-2.0] * 4
+        assert layer.weight_hh_d1.abs().max() <= 0.04
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"recurrent_dropout": 0.1}, "recurrent_dropout is for cell=rhn"),
+        ({"cell": "rhn", "weight_dropout": 0.1}, "weight_dropout is not for cell=rhn"),
+    ],
+)
+def test_a_dropout_that_the_cell_does_not_have_is_refused(tiny, changes, message):
+    with pytest.raises(InputError, match=message):
+        tiny(**changes)

@@ -1,17 +1,8 @@
 """A text and settings so small that a whole run takes a second or two."""
 
 import pytest
-import torch
 
 from thinrnn.recipes.language_model.settings import Settings
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture

@@ -5,18 +5,9 @@ import json
 import random
 
 import pytest
-import torch
 
 NAMES = ["Anna", "Bert", "Clara", "Dora", "Emil", "Fritz", "Greta", "Hans"]
 THINGS = ["a red ball", "an old hat", "the green book", "3.5 apples", "U.S. stamps", "two keys"]
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def story(dice, number):

@@ -163,14 +163,14 @@ def read_cache(path: Path, key: str) -> Prepared | None:
         texts = json.loads(tensors.pop("texts").numpy().tobytes())
         if texts["fingerprint"] != key:
             return None
-        splits = [
+        train, dev = (
             Split(**{f.name: (tensors | texts)[f"{part}.{f.name}"] for f in fields(Split)})
             for part in ("train", "dev")
-        ]
+        )
         vocabulary = Vocabulary(
             tuple(texts["words"]), tuple(texts["characters"]), texts["word_length"]
         )
         tables = Tables(**{f.name: tensors[f"tables.{f.name}"] for f in fields(Tables)})
     except (OSError, SafetensorError, ValueError, KeyError, TypeError):
         return None  # it is made again
-    return Prepared(vocabulary, tables, *splits, tuple(texts["notes"]), key)
+    return Prepared(vocabulary, tables, train, dev, tuple(texts["notes"]), key)

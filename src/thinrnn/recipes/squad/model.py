@@ -1,0 +1,227 @@
+"""BiDAF (Seo et al. 2017): which tokens of a context answer a question.
+
+    characters ── CNN ──┐
+    words ── GloVe ─────┴─ highway x 2 ── BiLSTM ── h (context), u (question)     shared
+    h, u ── trilinear attention ── p = [h; ũ; h*ũ; h*h̃]
+    p ── BiLSTM ── BiLSTM ── g ── start = [g; p] w
+    a = sum of g weighted by the start's probabilities
+    [p; g; a; g*a] ── BiLSTM ── m ── end = [m; p] w
+
+B questions, T tokens of the context, J of the question, L characters of a word. Row 0 is padding;
+it changes nothing: each direction of an LSTM reads the text from its own end, padding comes last.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+# The LSTMs that the paper prunes, in the order of its table.
+SIX = tuple(
+    f"{layer}.{direction}"
+    for layer in ("modelling1", "modelling2", "output")
+    for direction in ("fwd", "bwd")
+)
+FAR = -1e4  # the logit of padding; finite in every precision
+
+
+class BiLSTM(nn.Module):
+    """Two LSTMs over padded sequences; the second reads each sequence from its last token."""
+
+    def __init__(self, inputs: int, fwd: int, bwd: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.fwd = nn.LSTM(inputs, fwd, batch_first=True)
+        self.bwd = nn.LSTM(inputs, bwd, batch_first=True)
+
+    def forward(self, x: Tensor, order: Tensor) -> Tensor:
+        """Return (B, T, fwd + bwd); `order` (B, T) turns the tokens of each sequence round."""
+        there, _ = self.fwd(self.dropout(x))
+        back, _ = self.bwd(_ordered(self.dropout(x), order))
+        return torch.cat([there, _ordered(back, order)], -1)
+
+
+class Highway(nn.Module):
+    """y = t relu(W x) + (1 - t) x,  t = sigmoid(V x)."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.transform = nn.Linear(size, size)
+        self.gate = nn.Linear(size, size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        t = torch.sigmoid(self.gate(x))
+        return t * F.relu(self.transform(x)) + (1 - t) * x
+
+
+class Attention(nn.Module):
+    """Context-to-question and question-to-context attention with trilinear similarity."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.context = nn.Linear(size, 1)
+        self.question = nn.Linear(size, 1, bias=False)
+        self.product = nn.Parameter(torch.empty(size))
+
+    def forward(self, h: Tensor, u: Tensor, h_mask: Tensor, u_mask: Tensor) -> Tensor:
+        """Return p (B, T, 4 * size)."""
+        s = (h * self.product) @ u.transpose(1, 2)  # (B, T, J)
+        s = s + self.context(h) + self.question(u).transpose(1, 2)
+        s = s.masked_fill(~u_mask.unsqueeze(1), FAR)
+        to_question = torch.softmax(s, -1) @ u  # ũ
+        most = s.amax(-1).masked_fill(~h_mask, FAR)
+        to_context = torch.softmax(most, -1).unsqueeze(1) @ h  # (B, 1, size), h̃
+        return torch.cat([h, to_question, h * to_question, h * to_context], -1)
+
+
+class BiDAF(nn.Module):
+    """Start and end logits (B, T) from rows and characters of context and question."""
+
+    def __init__(
+        self,
+        *,
+        rows: int,
+        characters: int,
+        vector: int = 100,
+        character: int = 8,
+        filters: int = 100,
+        width: int = 5,
+        hidden: int = 100,
+        six: tuple[int, ...] = (100,) * 6,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.words = nn.Embedding(rows, vector)
+        self.characters = nn.Embedding(characters, character)
+        # GloVe belongs to whoever runs the model: it is neither trained nor saved.
+        self.glove: Tensor
+        self.register_buffer("glove", torch.zeros(1, vector), persistent=False)
+        self.character_dropout = nn.Dropout(dropout)
+        self.conv = nn.Conv1d(character, filters, width)
+        word = vector + filters
+        self.highway = nn.Sequential(Highway(word), Highway(word))
+        self.encoder = BiLSTM(word, hidden, hidden, dropout)
+        self.attention = Attention(2 * hidden)
+        p = 8 * hidden
+        self.modelling1 = BiLSTM(p, six[0], six[1], dropout)
+        self.modelling2 = BiLSTM(six[0] + six[1], six[2], six[3], dropout)
+        g = six[2] + six[3]
+        self.output = BiLSTM(p + 3 * g, six[4], six[5], dropout)
+        self.dropout = nn.Dropout(dropout)
+        self.start = nn.Linear(g + p, 1)
+        self.end = nn.Linear(six[4] + six[5] + p, 1)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start as the reference code does: Glorot, forget gates open, unknown words N(0, 1)."""
+        for name, p in self.named_parameters():
+            if "bias" in name:
+                nn.init.zeros_(p)
+            elif name not in ("words.weight", "attention.product"):
+                nn.init.xavier_uniform_(p)
+        nn.init.normal_(self.words.weight)
+        attention = self.attention
+        limit = math.sqrt(6 / (3 * len(attention.product) + 1))  # one row for all three parts
+        for part in (attention.context.weight, attention.question.weight, attention.product):
+            nn.init.uniform_(part, -limit, limit)
+        for lstm in self.modules():
+            if isinstance(lstm, nn.LSTM):
+                n, m = lstm.hidden_size, lstm.input_size
+                limit = math.sqrt(6 / (m + n + 4 * n))  # one matrix for input and state
+                for name, p in lstm.named_parameters():
+                    if "weight" in name:
+                        nn.init.uniform_(p, -limit, limit)
+                    elif "ih" in name:
+                        nn.init.ones_(p.data[n : 2 * n])
+
+    def set_glove_(self, vectors: Tensor) -> None:
+        """Use these vectors for the rows behind the trained ones."""
+        self.glove = vectors.to(self.words.weight)
+
+    def set_dropout_(self, p: float) -> None:
+        """Drop with another probability from now on."""
+        for module in self.modules():
+            if isinstance(module, nn.Dropout):
+                module.p = p
+
+    def forward(
+        self,
+        context: Tensor,
+        context_characters: Tensor,
+        question: Tensor,
+        question_characters: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        h_mask, u_mask = context != 0, question != 0
+        order = reading_order(h_mask)
+        h = self.encoder(self.embed(context, context_characters), order)  # (B, T, 2 hidden)
+        u = self.encoder(self.embed(question, question_characters), reading_order(u_mask))
+        p = self.attention(h, u, h_mask, u_mask)  # (B, T, 8 hidden)
+        g = self.modelling2(self.modelling1(p, order), order)
+        start = self.start(self.dropout(torch.cat([g, p], -1))).squeeze(-1)
+        start = start.float().masked_fill(~h_mask, FAR)
+        a = torch.softmax(start, -1).to(g.dtype).unsqueeze(1) @ g  # (B, 1, 2 six)
+        m = self.output(torch.cat([p, g, a.expand_as(g), g * a], -1), order)
+        end = self.end(self.dropout(torch.cat([m, p], -1))).squeeze(-1)
+        return start, end.float().masked_fill(~h_mask, FAR)
+
+    def embed(self, rows: Tensor, characters: Tensor) -> Tensor:
+        """Return (B, T, vector + filters) for words and their characters (B, T, L)."""
+        trained = self.words.num_embeddings
+        own = self.words(rows.clamp(max=trained - 1))
+        given = F.embedding((rows - trained).clamp(min=0), self.glove)
+        vectors = torch.where((rows < trained).unsqueeze(-1), own, given)
+        letters = self.character_dropout(self.characters(characters))  # (B, T, L, c)
+        letters = self.conv(letters.flatten(0, 1).transpose(1, 2))  # (B T, filters, L')
+        spelled = F.relu(letters).amax(-1).view(*rows.shape, -1)
+        return self.highway(torch.cat([spelled, vectors.to(spelled.dtype)], -1))
+
+
+def reading_order(mask: Tensor) -> Tensor:
+    """Return (B, T) places: each sequence from its last token to its first, then the padding.
+
+    >>> reading_order(torch.tensor([[True, True, True, False]]))
+    tensor([[2, 1, 0, 3]])
+    """
+    places = torch.arange(mask.shape[1], device=mask.device)
+    last = mask.sum(1, keepdim=True) - 1
+    return torch.where(places <= last, last - places, places)
+
+
+def _ordered(x: Tensor, order: Tensor) -> Tensor:
+    return x.gather(1, order.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+
+
+def best_spans(start: Tensor, end: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return first and last tokens (B,) of the likeliest spans, first <= last, from logits (B, T).
+
+    With `most`, spans of more tokens do not count.
+    """
+    both = torch.log_softmax(start, -1).unsqueeze(2) + torch.log_softmax(end, -1).unsqueeze(1)
+    length = start.shape[1]
+    allowed = torch.ones(length, length, dtype=torch.bool, device=start.device).triu()
+    if most is not None:
+        allowed = allowed.tril(most - 1)
+    found = both.masked_fill(~allowed, -torch.inf).flatten(1).argmax(-1)
+    return found // length, found % length
+
+
+def weights_of(model: nn.Module) -> dict[str, int]:
+    """Return how many numbers a model has learned, as the paper counts: biases too, GloVe not.
+
+    An LSTM of torch has two biases, of which only the sum matters: they count as one. "tables"
+    are those of the characters and of the words outside GloVe.
+    """
+    found = {"tables": 0, "others": 0}
+    for name, p in model.named_parameters():
+        if "bias_hh" in name or name.startswith("thinrnn:"):
+            continue
+        found["tables" if name.startswith(("words.", "characters.")) else "others"] += p.numel()
+    return {"weights": sum(found.values()), **found}
+
+
+def example(batch: int, tokens: int, question: int = 12) -> tuple[Tensor, ...]:
+    """Return inputs of a given size, without padding."""
+    words = torch.ones(batch, tokens, dtype=torch.long)
+    asked = torch.ones(batch, question, dtype=torch.long)
+    return words, words.unsqueeze(-1).repeat(1, 1, 16), asked, asked.unsqueeze(-1).repeat(1, 1, 16)

@@ -39,7 +39,7 @@ class BareLoop:
 
     def __init__(self, settings: Settings, text: Text) -> None:
         shape = phases.dense_shape(settings)
-        self.model = phases.build_model(settings, "dense", shape, len(text.vocabulary))
+        self.model = phases.build_model(settings, shape, len(text.vocabulary))
         self.data = streams(text.train, settings.batch).long()
         kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.SGD
         self.optimizer = kind(self.model.parameters(), lr=settings.lr)
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
-    fixed = ["device=cpu", "tensorboard=no"]
+    fixed = ["device=cpu", "tensorboard=no", "distill=0"]  # a teacher would have to be trained first
     settings = changed(preset("demo").settings(), [*fixed, *options.set])
     if settings.threads:
         torch.set_num_threads(settings.threads)

@@ -10,10 +10,11 @@ from thinrnn.results import read
 from thinrnn.results.judge import judge, trend
 from thinrnn.results.page import BEGIN, END, pages, results_page, write_pages
 from thinrnn.results.read import Results
-from thinrnn.results.rows import ABLATION, BEYOND, LSTM
+from thinrnn.results.rows import ABLATION, BEYOND, HIGHWAY, HIGHWAY_CURVE, LSTM
 
 ROOT = Path(__file__).parent.parent.parent
-ROWS = {(row.name, row.kind): row for row in (*LSTM, *ABLATION, *BEYOND)}
+ALL = (*LSTM, *ABLATION, *HIGHWAY, *HIGHWAY_CURVE, *BEYOND)
+ROWS = {(row.name, row.kind): row for row in ALL}
 
 
 def test_the_pages_of_this_repository_are_up_to_date():

@@ -1,11 +1,12 @@
 """RESULTS.md and the table in the README, from the files in results/."""
 
+import math
 import statistics
 from pathlib import Path
 
 from thinrnn.results.judge import judge, trend
 from thinrnn.results.read import Figures, Results, millions
-from thinrnn.results.rows import ABLATION, BEYOND, LSTM, Row
+from thinrnn.results.rows import ABLATION, BEYOND, HIGHWAY, HIGHWAY_CURVE, LSTM, Row
 from thinrnn.run.files import write_atomic
 
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
@@ -63,6 +64,12 @@ def results_page(results: Results, tried: str = "") -> str:
         "the fifth; by the valid one it should be about 87.",
         table_of(ABLATION, results),
         trend(ABLATION, results),
+        "## Recurrent highway networks on the Penn Treebank (the paper's table 3)",
+        "Tied weights, one group for the width of the state and of the embedding.",
+        table_of(HIGHWAY, results),
+        "Other widths, as in the paper's figure; in the paper's columns stands what ISS reaches at "
+        "the same width, from its own paper.",
+        table_of(HIGHWAY_CURVE, results),
         "## Beyond the paper",
         table_of(BEYOND, results),
         "## Where ours is worse",
@@ -80,7 +87,9 @@ def results_page(results: Results, tried: str = "") -> str:
 
 def readme_table(results: Results) -> str:
     """Return the main rows, those that were run."""
-    rows = [row for row in (*LSTM, *BEYOND) if results.figures(row.name, row.kind) is not None]
+    rows = [
+        row for row in (*LSTM, *HIGHWAY, *BEYOND) if results.figures(row.name, row.kind) is not None
+    ]
     if not rows:
         return "The runs on the Penn Treebank are not finished; see [RESULTS.md](RESULTS.md)."
     lines = []
@@ -107,7 +116,7 @@ def table_of(rows: tuple[Row, ...], results: Results) -> str:
 def worse(results: Results) -> str:
     """Return a list of everything that is worse than the paper, a control or what was asked."""
     lines = []
-    for row in (*LSTM, *ABLATION, *BEYOND):
+    for row in (*LSTM, *ABLATION, *HIGHWAY, *HIGHWAY_CURVE, *BEYOND):
         verdict = judge(row, results)
         if verdict is not None and verdict.bad:
             label = f"multiples {row.label}" if row in ABLATION else row.label
@@ -187,7 +196,9 @@ def speed(results: Results) -> str:
 def perplexities(figures: Figures) -> str:
     """Return valid, test; with the spread where there are several seeds."""
     if len(figures.valid) == 1:
-        return f"{figures.mean('valid'):.2f}, {figures.mean('test'):.2f}"
+        return ", ".join(
+            "?" if math.isnan(p) else f"{p:.2f}" for p in (*figures.valid, *figures.test)
+        )
     valid, test = (
         f"{statistics.fmean(values):.2f} ± {statistics.stdev(values):.2f}"
         for values in (figures.valid, figures.test)

@@ -4,6 +4,7 @@ The paper is arXiv 1906.06847. Perplexities are valid, test; sizes are input, la
 weights are counted without biases, as the paper counts them.
 """
 
+import math
 from dataclasses import dataclass
 
 from thinrnn.results.read import Figures
@@ -77,6 +78,56 @@ ABLATION = tuple(
         (3, 85.49, 81.82, "438-110-244", 7_410_000),
         (4, 87.37, 84.22, "333-88-242", 6_220_000),
         (5, 90.83, 84.22, "273-70-237", 5_490_000),
+    )
+)
+
+HIGHWAY = (
+    Row(
+        "RHN, dense",
+        "ptb-rhn-dense",
+        "dense",
+        _paper(67.9, 65.4, "830", 23_455_800),
+        most_valid=68.9,
+        most_test=66.4,
+    ),
+    Row("RHN, ISS (group lasso)", "ptb-rhn-iss", "small", _paper(68.1, 65.4, "517", 11_050_358)),
+    Row(
+        "RHN, neuron selection",
+        "ptb-rhn-paper",
+        "small",
+        _paper(68.2, 65.1, "389", 7_219_062),
+        most_valid=68.2,
+        most_test=65.1,
+        most_weights=7_219_062,
+        beats=("control", 0.0),
+    ),
+    Row("RHN, the same width from scratch", "ptb-rhn-paper", "control"),
+    Row("RHN, the same, trained alone", "ptb-rhn-scratch", "dense"),
+)
+
+# Points of the paper's figure: test perplexity of ISS at the same width, from the ISS paper, which
+# does not give the valid one.
+HIGHWAY_CURVE = tuple(
+    row
+    for k, (width, test, weights) in enumerate(
+        (
+            (726, 65.0, 18_855_672),
+            (517, 65.4, 11_050_358),
+            (403, 67.7, 7_602_998),
+            (328, 71.2, 5_646_848),
+        ),
+        start=1,
+    )
+    for row in (
+        Row(
+            f"RHN, selection to a width of {width}",
+            f"ptb-rhn-curve-{k}",
+            "small",
+            _paper(math.nan, test, str(width), weights),
+            most_weights=weights,
+            beats=("control", 0.0),
+        ),
+        Row(f"RHN, a width of {width} from scratch", f"ptb-rhn-curve-{k}", "control"),
     )
 )
 

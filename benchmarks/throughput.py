@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()
-    fixed = ["device=cpu", "tensorboard=no", "distill=0"]  # a teacher is trained first
+    fixed = ["device=cpu", "tensorboard=no", "distill=0"]  # no time for a teacher
     settings = changed(preset("demo").settings(), [*fixed, *options.set])
     if settings.threads:
         torch.set_num_threads(settings.threads)

@@ -15,7 +15,7 @@ TOKENS = 929_589  # of the training text; the paper's penalties are multiples of
 PAPER_BUDGET = 6_160_000 + 10_000
 # What the pruned runs ended with; the controls that are trained alone have these shapes.
 PAPER_SHAPE = (218, (505, 196))
-THIN_SHAPE = (380, (380, 380))
+THIN_SHAPE = (360, (440, 360))
 
 
 def dense_sgd() -> Settings:
@@ -113,9 +113,32 @@ def rnn() -> Settings:
 
 
 def thin() -> Settings:
-    """Our own recipe at the paper's size: tied weights, pruned from 800-1200-800."""
-    return dataclasses.replace(
-        paper(), embedding=800, hidden=(1200, 800), tied=True, lr=30.0, dropout=0.4
+    """Our own recipe at the paper's size: tied, heavy dropout, Adam, soft targets."""
+    return Settings(
+        embedding=900,
+        hidden=(1300, 900),
+        tied=True,
+        locked=True,
+        dropout=0.6,
+        input_dropout=0.55,
+        layer_dropout=0.4,
+        word_dropout=0.12,
+        weight_dropout=0.5,
+        small_dropout=0.5,
+        init_range=0.1,
+        optimizer="adam",
+        lr=3e-3,
+        clip=1.0,
+        weight_decay=1.2e-6,
+        schedule="cosine",
+        warmup=400,
+        batch=64,
+        epochs=200,
+        distill=0.5,
+        target_params=PAPER_BUDGET,
+        target_time=0.25,
+        gate_lr=0.01,
+        gate_mean=2.5,
     )
 
 
@@ -130,13 +153,19 @@ def tiny() -> Settings:
 
 
 def _from_scratch(settings: Settings, shape: tuple[int, tuple[int, ...]]) -> Settings:
+    """Return the dense training of a small shape, with what the pruned one drops at the end."""
     embedding, hidden = shape
-    dropout = settings.dropout if settings.small_dropout is None else settings.small_dropout
+    small = settings.small_dropout
+    factor = 1.0 if small is None else small / settings.dropout
+    names = ("dropout", "input_dropout", "layer_dropout", "word_dropout", "weight_dropout")
+    given = {name: getattr(settings, name) for name in names}
     return dataclasses.replace(
         settings,
         embedding=embedding,
         hidden=hidden,
-        dropout=dropout,
+        **{name: None if p is None else factor * p for name, p in given.items()},
+        small_dropout=None,
+        distill=0.0,
         target_params=None,
         phases=("dense",),
     )

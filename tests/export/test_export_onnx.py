@@ -14,7 +14,8 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import thinrnn
-from thinrnn import RNNStack, export_onnx
+from thinrnn import RNNStack, export_onnx, quantize_onnx
+from thinrnn.rhn import RHN
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -196,6 +197,32 @@ def test_tied_matrix_is_stored_once(tmp_path: Path) -> None:
     model = LanguageModel(vocabulary=2000)
     export = export_onnx(model, tmp_path / "tied.onnx", torch.randint(0, 30, (5, 2)))
     assert export.bytes < 1.2 * 4 * sum(p.numel() for p in model.parameters())
+
+
+class HighwayModel(nn.Module):
+    """Two recurrent highway networks, one on the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lower = RHN(4, 9, depth=3, batch_first=True)
+        self.upper = RHN(9, 8, depth=2, batch_first=True)
+
+    def forward(self, x: Any) -> Any:
+        return self.upper(self.lower(x)[0])[0]
+
+
+def test_highway_networks_are_scans_and_stream(tmp_path: Path) -> None:
+    path = tmp_path / "a.onnx"
+    export = export_onnx(HighwayModel(), path, torch.randn(2, 5, 4), streaming=True)
+    assert operators(path)["Scan"] == 2
+    assert export.states == ("lower.l0.h", "upper.l0.h") and len(export.checked) > 4
+    done = quantize_onnx(path, tmp_path / "b.onnx")
+    now = {weight.name: weight.now for weight in done.weights}
+    assert now["lower.weight_hh_d2"] == now["upper.weight_hh_d0"] == "int8"
+    x = {"x": torch.randn(3, 7, 4).numpy()}
+    x |= {name: numpy.zeros((1, 3, export.inputs[name][2]), "float32") for name in export.states}
+    before, after = (run(file, x)["output"] for file in (path, done.path))
+    assert 0 < numpy.linalg.norm(after - before) < 0.04 * numpy.linalg.norm(before)
 
 
 def test_given_state_is_an_input(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ class Rewritten:
 
 
 class Editor:
-    """A graph that is being changed: 8-bit matrices by the float32 ones that they stand for."""
+    """A graph that is being changed; nodes may also be in the body of a loop."""
 
     def __init__(self, graph: Any, per_row: bool) -> None:
         self.graph = graph
@@ -28,6 +28,7 @@ class Editor:
         self.done: list[Rewritten] = []
         self.made: set[str] = set()
         self.added = 0
+        self.embeddings = {n.inputs[0].name for n in graph.all_nodes() if n.op_type == "Gather"}
 
     def note(self, value: Any, operator: str, now: str, why: str = "") -> None:
         self.done.append(Rewritten(value.name, operator, tuple(value.shape), now, why))
@@ -57,7 +58,7 @@ class Editor:
         name = f"{node.name}.{operator}.{self.added}"
         new = onnx_ir.node(operator, inputs, attributes, name=name)
         new.outputs[0].name = name
-        self.graph.insert_before(node, new)
+        node.graph.insert_before(node, new)
         return new.outputs[0]
 
     def replace(
@@ -76,12 +77,13 @@ class Editor:
         )
         for mine, theirs in zip(new.outputs, last.outputs, strict=True):
             mine.shape, mine.type = theirs.shape, theirs.type
-        self.graph.insert_before(last, new)
+        graph = last.graph
+        graph.insert_before(last, new)
         onnx_ir.convenience.replace_all_uses_with(last.outputs, new.outputs, True)
         for mine, theirs in zip(new.outputs, last.outputs, strict=True):
             mine.name, theirs.name = theirs.name, None
         for node in dict.fromkeys((last, old)):
-            self.graph.remove(node, safe=True)
+            graph.remove(node, safe=True)
 
     def remove_unused(self) -> None:
         """Remove what nothing reads any more: transposes of weights, then weights."""

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from thinrnn.export.arguments import Arguments
-from thinrnn.export.calls import Layer
 from thinrnn.export.errors import ExportError
+from thinrnn.export.highway import expand_highways_
 from thinrnn.export.names import name_layers_, name_weights_, transposed_weights
 from thinrnn.export.operators import OPSET
 from thinrnn.export.tracing import Tracer, prepare_
+from thinrnn.export.watch import Layer
 from thinrnn.tree import tensors_in
 
 MOST_BYTES = 1 << 40  # weights of any size are folded
@@ -73,6 +74,7 @@ def trace(
         transposed = transposed_weights(graph)
         _fold(program.model)
     _check_weights(program.model)
+    expand_highways_(graph)
     _forget_sources(program.model)
     name_weights_(graph, transposed, prefix="model.")
     name_layers_(graph, layers)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from thinrnn.export.calls import Layer
+from thinrnn.export.watch import Layer
 
 RECURRENT = ("LSTM", "GRU", "RNN")
 WEIGHTS = {1: "W", 2: "R", 3: "B"}  # what ONNX calls the inputs of a recurrent operator

@@ -23,13 +23,13 @@ NO_KERNEL = "ONNX Runtime has no 8-bit kernel for it; float32 once loaded"
 def rewrite_(graph: Any, *, per_row: bool) -> list[Rewritten]:
     """Quantize the weights of an onnx_ir graph, and return what became of each of them."""
     editor = Editor(graph, per_row)
-    for node in list(graph):
+    for node in list(graph.all_nodes()):
         rule = RULES.get(node.op_type)
         if rule is not None and node.domain == "":
             rule(editor, node)
     editor.remove_unused()
     left = dict.fromkeys(
-        value for node in graph for value in node.inputs if _is_left(editor, value)
+        value for node in graph.all_nodes() for value in node.inputs if _is_left(editor, value)
     )
     for value in left:
         user = value.uses()[0].node.op_type.removeprefix("DynamicQuantize")
@@ -92,7 +92,7 @@ def _matmul(editor: Editor, node: Any) -> None:
         size = source.shape[0]
     elif _is_table(value):
         source = value
-        weight, scale = _columns(editor, value)
+        weight, scale = _columns(editor, value, value.const_value.numpy().T)
         size = value.shape[1]
     else:
         return
@@ -112,7 +112,11 @@ def _gemm(editor: Editor, node: Any) -> None:
     size = value.shape[0 if turned else 1]
     if bias is not None and tuple(bias.shape) != (size,):
         return
-    weight, scale = _turned(editor, node, value) if turned else _columns(editor, value)
+    if turned and value.name in editor.embeddings:
+        weight, scale = _turned(editor, node, value)
+    else:
+        rows = value.const_value.numpy()
+        weight, scale = _columns(editor, value, rows if turned else rows.T)
     editor.note(value, "Gemm", COMPUTED)
     editor.replace(node, node, "DynamicQuantizeMatMul", [node.inputs[0], weight, scale, None, bias])
 
@@ -130,7 +134,7 @@ def _gather(editor: Editor, node: Any) -> None:
         last = editor.weight("last_axis", numpy.array([-1]))
         scale = editor.before(node, "Unsqueeze", [scale, last])
     editor.note(value, "Gather", LOOKED_UP)
-    _turn_into(editor, node, found, scale)
+    _turn_into(node, found, scale)
 
 
 def _stored(editor: Editor, node: Any) -> None:
@@ -175,26 +179,27 @@ def _turned(editor: Editor, node: Any, value: Any) -> tuple[Any, Any]:
     return editor.before(node, "Transpose", [codes], perm=[1, 0]), scale
 
 
-def _columns(editor: Editor, value: Any) -> tuple[Any, Any]:
-    """Return the codes of a matrix (inputs, outputs), and the scales, by output if by row."""
-    codes, scale = quantized(value.const_value.numpy().T, per_row=editor.per_row)
+def _columns(editor: Editor, value: Any, rows: Array) -> tuple[Any, Any]:
+    """Return the codes of a matrix (outputs, inputs) as (inputs, outputs), and the scales."""
+    codes, scale = quantized(rows, per_row=editor.per_row)
     return (
         editor.weight(f"{value.name}.column_int8", codes.T),
         editor.weight(f"{value.name}.column_scale", scale),
     )
 
 
-def _turn_into(editor: Editor, node: Any, one: Any, other: Any) -> None:
+def _turn_into(node: Any, one: Any, other: Any) -> None:
     """Make a node the product of two values."""
     import onnx_ir
 
     new = onnx_ir.node("Mul", [one, other], name=node.name)
     old = node.outputs[0]
     new.outputs[0].shape, new.outputs[0].type = old.shape, old.type
-    editor.graph.insert_before(node, new)
+    graph = node.graph
+    graph.insert_before(node, new)
     onnx_ir.convenience.replace_all_uses_with(old, new.outputs[0], True)
     new.outputs[0].name, old.name = old.name, None
-    editor.graph.remove(node, safe=True)
+    graph.remove(node, safe=True)
 
 
 def _added(node: Any, size: int) -> tuple[Any, Any]:

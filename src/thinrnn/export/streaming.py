@@ -1,8 +1,8 @@
 """Which states a caller hands on from chunk to chunk, and which models have no such states."""
 
 from thinrnn.export.axes import Axis
-from thinrnn.export.calls import Layer, Watch
 from thinrnn.export.errors import ExportError
+from thinrnn.export.watch import Layer, Watch
 
 
 def states_of(watch: Watch, axes: list[Axis]) -> dict[str, int]:

@@ -10,7 +10,7 @@ from thinrnn.copying import kept_attributes
 from thinrnn.errors import ExampleError
 from thinrnn.export.arguments import Arguments, unique
 from thinrnn.export.axes import distinct_sizes, find_axes, named, resized, varied
-from thinrnn.export.calls import Watch, watch_layers
+from thinrnn.export.watch import Watch, watch_layers
 from thinrnn.tree import paths_in, tensors_in
 
 

@@ -14,8 +14,10 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.overrides import TorchFunctionMode
 
 from thinrnn.export.calls import MODES, PACK, UNPACK, Call, Zeros, read_call
+from thinrnn.export.highway import run_rhn
 from thinrnn.export.operators import State, Weights, run_layer
 from thinrnn.pick import Choice, Pick
+from thinrnn.rhn import RHN
 from thinrnn.rnn_stack import RNNStack
 
 
@@ -56,15 +58,19 @@ class Tracer(TorchFunctionMode):
         reverse: bool = False,
     ) -> tuple[Tensor, State]:
         """Run one layer from the given state, or from the next one of the caller's."""
-        state = None if given is None or self._zeros.include(given) else given
-        streamed = self._states is not None and state is None
-        if streamed:
-            assert self._states is not None
-            state = tuple(next(self._states) for _ in range(2 if mode == "LSTM" else 1))
+        state, streamed = self.first_state(given, 2 if mode == "LSTM" else 1)
         output, last = run_layer(mode, x, weights, lengths=lengths, state=state, reverse=reverse)
         if streamed:
             self.last += last
         return output, last
+
+    def first_state(self, given: State | None, count: int) -> tuple[State | None, bool]:
+        """Return where a layer starts from (none: zeros), and whether its caller streams it."""
+        if given is not None and not self._zeros.include(given):
+            return given, False
+        if self._states is None:
+            return None, False
+        return tuple(next(self._states) for _ in range(count)), True
 
     def lengths_of(self, batch_sizes: Tensor) -> Tensor:
         """Return the lengths (B,) behind the batch sizes of a packed sequence."""
@@ -110,6 +116,8 @@ def prepare_(model: nn.Module, tracer: Tracer) -> None:
                 hook.__class__ = _TracedPick
         if isinstance(module, RNNStack):
             module.forward = functools.partial(_run_stack, tracer, module)  # type: ignore
+        if isinstance(module, RHN):
+            module.forward = functools.partial(run_rhn, tracer, module)  # type: ignore
 
 
 class _TracedPick(Pick):

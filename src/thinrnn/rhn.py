@@ -25,6 +25,7 @@ class RHN(nn.Module):
 
     `output, h_n = rhn(input, hx)`: input is (time, batch, features), with `batch_first` (batch,
     time, features), or without a batch (time, features); hx and h_n are (1, batch, hidden_size).
+    On a GPU it runs on fused kernels, elsewhere as the equations stand here.
 
     Arguments:
         input_size: features of the input.
@@ -94,7 +95,13 @@ class RHN(nn.Module):
         mask = None
         if self.training and self.dropout:
             mask = F.dropout(torch.ones_like(s), self.dropout)
-        output = highway(x, s, self.weight_ih, self._each("weight_hh"), self._each("bias"), mask)
+        W, U, b = self.weight_ih, self._each("weight_hh"), self._each("bias")
+        if x.is_cuda:
+            from thinrnn import rhn_fused
+
+            output = rhn_fused.highway(x, s, W, U, b, mask)
+        else:
+            output = highway(x, s, W, U, b, mask)
         h_n = output[-1:]
         if not is_batched:
             return output.squeeze(1), h_n.squeeze(1)

@@ -1,0 +1,35 @@
+"""The Triton kernels of the recurrent highway network, run by Triton's interpreter on the CPU.
+
+TRITON_INTERPRET=1 python -m pytest tests/test_rhn_triton.py
+"""
+
+import os
+
+import pytest
+import torch
+from rhn_cases import case, outputs_and_gradients
+
+from thinrnn import rhn, rhn_fused, rhn_pointwise
+
+pytest.importorskip("triton", reason="needs Triton")
+pytestmark = pytest.mark.skipif(
+    os.environ.get("TRITON_INTERPRET") != "1", reason="needs TRITON_INTERPRET=1"
+)
+
+
+@pytest.mark.parametrize("width", [3, 16, 23])
+@pytest.mark.parametrize("dropped", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_pointwise_kernels_give_what_the_reference_gives(width, dropped, dtype):
+    from thinrnn import rhn_triton
+
+    leaves, mask = case(3, 2, 4, width, 3, dropped, dtype)
+    expected = outputs_and_gradients(rhn.highway, leaves, mask)
+
+    def fused(*arguments):
+        return rhn_fused.highway(*arguments, kernels=rhn_pointwise.Loop(rhn_triton))
+
+    found = outputs_and_gradients(fused, leaves, mask)
+    tolerance = 1e-12 if dtype == torch.float64 else 2e-5
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)

@@ -27,15 +27,20 @@ def export(
     from thinrnn import recipes
     from thinrnn.cli.find_model import find_model
     from thinrnn.cli.output import progress, show
+    from thinrnn.run import InputError
 
     found = find_model(path, kind)
+    try:
+        recipe = recipes.part(found.recipe, "export")
+    except ModuleNotFoundError:
+        raise InputError(
+            f"models of '{found.recipe}' have no command for this: use thinrnn.export_onnx."
+        ) from None
     summary = (found.run.summary(found.kind) or {}) if found.run is not None else {}
     about = {k: v for k, v in summary.items() if k.endswith("_perplexity") and v is not None}
     with progress(json) as shown:
         shown.line(f"exporting {found.folder}")
-        done = recipes.part(found.recipe, "export").export_model(
-            found.folder, onnx, streaming=streaming, metadata=about
-        )
+        done = recipe.export_model(found.folder, onnx, streaming=streaming, metadata=about)
     result = {**dataclasses.asdict(done), "path": str(done.path), "model": str(found.folder)}
     beside = onnx.parent / "vocabulary.json"
     last = f"wrote {onnx} and {beside}; next: thinrnn quantize {onnx} --out {onnx.stem}.int8.onnx"

@@ -31,7 +31,9 @@ class Editor:
         self.embeddings = {n.inputs[0].name for n in graph.all_nodes() if n.op_type == "Gather"}
 
     def note(self, value: Any, operator: str, now: str, why: str = "") -> None:
-        self.done.append(Rewritten(value.name, operator, tuple(value.shape), now, why))
+        one = Rewritten(value.name, operator, tuple(value.shape), now, why)
+        if one not in self.done:  # an operator may be called several times
+            self.done.append(one)
 
     def weight(self, name: str, array: Array) -> Any:
         """Return an initializer, made unless there is one of that name."""

@@ -12,8 +12,10 @@ class MissingExtraError(ThinRNNError, ImportError):
 
 
 def require_onnx() -> None:
-    """Raise unless the packages of the extra `onnx` are here."""
+    """Raise unless the packages of the extra `onnx` are here, and a torch that can export."""
     import importlib.util
+
+    import torch
 
     missing = [
         name
@@ -23,4 +25,8 @@ def require_onnx() -> None:
     if missing:
         raise MissingExtraError(
             f"ONNX needs {' and '.join(missing)}: install it with pip install 'thinrnn[onnx]'."
+        )
+    if not hasattr(torch.onnx, "ops"):
+        raise MissingExtraError(
+            f"ONNX export needs torch 2.8 or newer, and this is {torch.__version__}: upgrade torch."
         )

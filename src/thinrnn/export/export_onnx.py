@@ -22,6 +22,8 @@ from thinrnn.export.subject import Subject
 from thinrnn.files import write_safely
 from thinrnn.version import __version__
 
+LARGEST_FILE = 2_000_000_000  # bytes; a protocol buffer ends there
+
 
 @dataclass(frozen=True)
 class Export:
@@ -79,6 +81,8 @@ def export_onnx(
         raise GateError(
             "this model has gates; export_onnx(compact(model), ...) writes the small one."
         )
+    if sum(p.numel() for p in small.parameters()) * 4 > LARGEST_FILE:
+        raise ExportError("the weights take more than 2 GB, which one ONNX file cannot hold.")
     model = copy_module(small).eval().cpu().float()
     subject = Subject(model, example)
     states = states_of(subject.watch, subject.axes) if streaming else {}

@@ -32,12 +32,14 @@ def name_layers_(graph: Any, layers: list[Layer]) -> None:
     names = [name for layer in layers for name in _operators_of(layer)]
     if len(nodes) != len(names):
         return  # one was computed twice, or not needed
+    named = set()
     for node, name in zip(nodes, names, strict=True):
         node.name = name
         for place, kind in WEIGHTS.items():
             weight = node.inputs[place] if place < len(node.inputs) else None
-            if weight is not None and weight.is_initializer():
+            if weight is not None and weight not in named and weight.is_initializer():
                 weight.name = f"{name}.{kind}"
+                named.add(weight)
 
 
 def _operators_of(layer: Layer) -> list[str]:

@@ -49,7 +49,7 @@ def _is_left(editor: Editor, value: Any) -> bool:
 
 def _why_left(value: Any) -> str:
     if len(value.shape) == 1 or value.name.endswith(".B"):
-        return "a bias: small, and added in float32"
+        return "a bias or another vector: small"
     if _size(value) < SMALLEST:
         return f"fewer than {SMALLEST} weights"
     return "no operator with 8-bit weights fits"

@@ -33,3 +33,22 @@ def test_pointwise_kernels_give_what_the_reference_gives(width, dropped, dtype):
     tolerance = 1e-12 if dtype == torch.float64 else 2e-5
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("width", "at_once", "depth", "dropped"),
+    [(3, 1, 1, True), (16, 0, 2, False), (16, 3, 2, True), (23, 1, 2, True), (70, 1, 1, False)],
+)
+def test_whole_steps_give_what_the_reference_gives(width, at_once, depth, dropped):
+    """Programs are interpreted one after the other, so only a single one may run several steps."""
+    from thinrnn.rhn_persistent import Whole
+
+    leaves, mask = case(2, 2, 4, width, depth, dropped, torch.float64)
+    expected = outputs_and_gradients(rhn.highway, leaves, mask)
+
+    def fused(*arguments):
+        return rhn_fused.highway(*arguments, kernels=Whole(at_once))
+
+    found = outputs_and_gradients(fused, leaves, mask)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)

@@ -1,6 +1,6 @@
 """The recurrent highway network in few large pieces, for GPUs; `rhn.highway` is the reference.
 
-    forward    x ── one product for all steps ──┐
+    forward    before the loop:          one product for the inputs of all steps
                for each step and depth:  one product, one point-wise kernel
     backward   for each step and depth:  one point-wise kernel, one product
                after the loop:           one product for the weights of all depths
@@ -22,6 +22,9 @@ from torch import Tensor
 from thinrnn import rhn_pointwise
 
 MULTIPLE = 16
+# "pointwise": products by torch's library, a kernel for the rest of each small step;
+# "step": one kernel for each small step; "persistent": one for all of them.
+WANTED = "pointwise"
 
 
 class Kernels(Protocol):
@@ -76,9 +79,12 @@ def highway(
     U: list[Tensor],  # (2n, n) each
     b: list[Tensor],  # (2n,) each
     mask: Tensor | None = None,  # (B, n)
-    kernels: Kernels | None = None,
+    kernels: str | Kernels = "",
 ) -> Tensor:
-    """Return the states (T, B, n) after each time step."""
+    """Return the states (T, B, n) after each time step.
+
+    `kernels` are the loops over small steps, or the name of those that are wanted.
+    """
     n = s.shape[-1]
     width = -(-n // MULTIPLE) * MULTIPLE
     dtype = _dtype(x)
@@ -88,18 +94,22 @@ def highway(
     biases = _padded_halves(torch.stack(b).to(wide), width)  # (L, 2P); the first is in from_x
     start = _padded(s.to(wide), width)
     mask = None if mask is None else _padded(mask.to(wide), width)
-    kernels = kernels or choose(from_x)
+    if isinstance(kernels, str):
+        kernels = choose(from_x, kernels)
     outputs = _Highway.apply(from_x, start, matrices, biases, mask, kernels)
     return outputs[..., :n].to(s.dtype)
 
 
-def choose(from_x: Tensor) -> Kernels:
-    """Return the kernels for these values: Triton's on a GPU that has it, else torch's."""
+def choose(from_x: Tensor, wanted: str = "") -> Kernels:
+    """Return the kernels for these values: those that are wanted, if they can run, else simpler."""
     if from_x.is_cuda:
         try:
-            from thinrnn import rhn_triton
-        except ImportError:
+            from thinrnn import rhn_persistent, rhn_triton
+        except ImportError:  # no Triton
             return rhn_pointwise.Loop(rhn_pointwise)
+        at_once = {"step": 1, "persistent": 0}.get(wanted or WANTED)
+        if at_once is not None and rhn_persistent.fits(from_x):
+            return rhn_persistent.Whole(at_once)
         return rhn_pointwise.Loop(rhn_triton)
     return rhn_pointwise.Loop(rhn_pointwise)
 

@@ -1,5 +1,7 @@
 """Recurrent highway networks on a CUDA device: the fused kernels against the equations."""
 
+import functools
+
 import pytest
 import torch
 from rhn_cases import case, outputs_and_gradients
@@ -38,18 +40,36 @@ def test_outputs_and_all_gradients_are_those_of_the_reference(width, dropped, dt
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("kernels", ["pointwise", "step", "persistent"])
+@pytest.mark.parametrize("width", [*WIDTHS, 830])
 @pytest.mark.parametrize("batch", [1, 20, 33])
-def test_bf16_is_as_near_to_the_equations_as_the_reference_in_bf16(width, batch):
+def test_bf16_is_as_near_to_the_equations_as_the_reference_in_bf16(width, batch, kernels):
     leaves, mask = on_gpu(*case(5, batch, 9, width, 4, True, torch.float32))
     expected = outputs_and_gradients(rhn.highway, leaves, mask)
     with torch.autocast("cuda", torch.bfloat16):
         slow = outputs_and_gradients(rhn.highway, leaves, mask)
-        fast = outputs_and_gradients(rhn_fused.highway, leaves, mask)
+        fused = functools.partial(rhn_fused.highway, kernels=kernels)
+        fast = outputs_and_gradients(fused, leaves, mask)
     for a, b, exact in zip(fast, slow, expected, strict=True):
         scale = exact.norm().clamp(min=1e-6)
         assert a.dtype == b.dtype
         assert (a - exact).norm() / scale < max(2 * (b - exact).norm() / scale, 0.01)
+
+
+@pytest.mark.parametrize("kernels", ["step", "persistent"])
+def test_many_steps_agree_with_the_library_products(kernels):
+    """Long enough for programs to run apart, were they not to wait for one another."""
+    leaves, mask = on_gpu(*case(35, 20, 830, 830, 10, True, torch.float32))
+    with torch.autocast("cuda", torch.bfloat16):
+        for _ in range(3):
+            found = [
+                outputs_and_gradients(
+                    functools.partial(rhn_fused.highway, kernels=name), leaves, mask
+                )
+                for name in ("pointwise", kernels)
+            ]
+            for a, b in zip(*found, strict=True):
+                assert (a - b).norm() / a.norm().clamp(min=1e-6) < 0.05
 
 
 class Model(nn.Module):
@@ -81,7 +101,9 @@ def test_compact_gives_the_same_outputs_in_float64():
     assert thinrnn.verify(model, thinrnn.compact(model), tokens) < 1e-10
 
 
-def test_a_step_in_a_cuda_graph_is_the_step_without():
+@pytest.mark.parametrize("kernels", ["pointwise", "step", "persistent"])
+def test_a_step_in_a_cuda_graph_is_the_step_without(kernels, monkeypatch):
+    monkeypatch.setattr(rhn_fused, "WANTED", kernels)
     losses = []
     for graphed in (False, True):
         model, tokens = gated()

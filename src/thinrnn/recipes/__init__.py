@@ -9,7 +9,7 @@ from typing import Any
 from thinrnn.run.errors import InputError
 
 # Each recipe is a package with `presets.PRESETS`, `train.train(settings, ...)` and `load.load_...`.
-RECIPES = ("language_model",)
+RECIPES = ("language_model", "squad")
 
 
 @dataclass(frozen=True)

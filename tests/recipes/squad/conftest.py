@@ -6,6 +6,12 @@ import random
 
 import pytest
 
+from thinrnn.recipes.squad import phases, train
+from thinrnn.recipes.squad.phases import build_model
+from thinrnn.recipes.squad.selection import find_plan
+from thinrnn.recipes.squad.settings import Settings
+from thinrnn.run.progress import Silent
+
 NAMES = ["Anna", "Bert", "Clara", "Dora", "Emil", "Fritz", "Greta", "Hans"]
 THINGS = ["a red ball", "an old hat", "the green book", "3.5 apples", "U.S. stamps", "two keys"]
 
@@ -65,3 +71,63 @@ def make_data(tmp_path):
 @pytest.fixture
 def some_stories():
     return stories(5, 4)
+
+
+TINY = {
+    "more_than": 3,
+    "characters_more_than": 3,
+    "character": 3,
+    "filters": 4,
+    "hidden": 4,
+    "six": (6,) * 6,
+    "steps": 9,
+    "eval_every": 3,
+    "batch": 8,
+    "lr": 0.01,
+    "gate_lr": 0.1,
+    "ema": 0.9,
+    "target_params": 0.85,
+    "context_step": 8,
+    "question_step": 8,
+    "log_every": 2,
+    "checkpoint_steps": 2,
+    "checkpoint_seconds": 1e9,
+    "tensorboard": False,
+    "device": "cpu",
+    "threads": 1,
+    "bench_steps": 4,
+    "bench_seconds": 0.0,
+}
+
+
+@pytest.fixture
+def tiny(data):
+    """Settings of a run with three rounds of three steps in each phase."""
+    return lambda **changes: Settings(**{**TINY, "data": str(data), **changes})
+
+
+@pytest.fixture(scope="session")
+def tiny_plan(data):
+    """The plan of the tiny model; to find it takes some seconds."""
+    return find_plan(build_model(*_model_of(data)))
+
+
+@pytest.fixture
+def known_plan(tiny_plan, monkeypatch):
+    """Runs use the plan that was found before."""
+    monkeypatch.setattr(phases, "find_plan", lambda model, select: tiny_plan)
+
+
+def _model_of(data):
+    settings = Settings(**{**TINY, "data": str(data)})
+    return settings, settings.six, train.load_data(settings, Silent())
+
+
+@pytest.fixture(scope="session")
+def finished(data, tiny_plan, tmp_path_factory):
+    """A whole run: dense, gated and control."""
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    settings = Settings(**{**TINY, "data": str(data)})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(phases, "find_plan", lambda model, select: tiny_plan)
+        return train.start(settings, folder, preset="squad-paper", progress=Silent())

@@ -6,27 +6,23 @@ model/model.safetensors, thinrnn.json    the weights and what was cut (thinrnn.s
 """
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_model as load_whole
-from safetensors.torch import save_model as save_whole
 from torch import nn
 
 import thinrnn
 from thinrnn.errors import FolderError
-from thinrnn.files import write_safely
 from thinrnn.recipes.language_model.corpus import encode_file, load_text
 from thinrnn.recipes.language_model.data import EOS, Splitting, Vocabulary
 from thinrnn.recipes.language_model.evaluate import mean_loss, perplexity
 from thinrnn.recipes.language_model.model import LanguageModel, example_tokens
 from thinrnn.recipes.language_model.settings import Settings
+from thinrnn.recipes.model_folder import load_weights, read_table, save_weights
 from thinrnn.recipes.settings import with_values
-from thinrnn.run.files import storage, write_json
+from thinrnn.run.files import write_json
 from thinrnn.run.progress import Progress
 from thinrnn.save import Precision
 
@@ -54,11 +50,7 @@ def save_model(
 
     A small model, made by `compact`, is stored with the given precision; another one as it is.
     """
-    with storage(folder):
-        if precision is not None:
-            thinrnn.save(model, folder, precision=precision)
-        else:
-            write_safely(folder / "model.safetensors", lambda file: save_whole(model, str(file)))
+    save_weights(model, folder, precision)
     splitting = dataclasses.asdict(vocabulary.splitting)
     write_json(folder / "vocabulary.json", {**splitting, "tokens": list(vocabulary.tokens)})
     write_json(folder / "recipe.json", {"recipe": "language_model", "model": arguments})
@@ -67,7 +59,7 @@ def save_model(
 def load_model(folder: str | Path) -> Loaded:
     """Return the model and vocabulary of a folder."""
     folder = Path(folder)
-    recipe, words = (_read_json(folder / f"{name}.json") for name in ("recipe", "vocabulary"))
+    recipe, words = (read_table(folder / f"{name}.json") for name in ("recipe", "vocabulary"))
     try:
         arguments = {**recipe["model"], "hidden": tuple(recipe["model"]["hidden"])}
         model: nn.Module = LanguageModel(**arguments)
@@ -75,20 +67,7 @@ def load_model(folder: str | Path) -> Loaded:
         vocabulary = Vocabulary(tokens, Splitting(**words))
     except (KeyError, TypeError) as error:
         raise FolderError(f"{folder} was not written by 'thinrnn train': {error}.") from None
-    if (folder / "thinrnn.json").exists():
-        model = thinrnn.load_(model, folder)
-    else:
-        _load_whole(model, folder / "model.safetensors")
-    return Loaded(model.eval(), vocabulary)
-
-
-def _load_whole(model: nn.Module, file: Path) -> None:
-    try:
-        load_whole(model, file)
-    except FileNotFoundError:
-        raise FolderError(f"{file.parent} has no {file.name}: save the model again.") from None
-    except (SafetensorError, RuntimeError) as error:
-        raise FolderError(f"{file} does not hold this model: {error}.") from None
+    return Loaded(load_weights(model, folder).eval(), vocabulary)
 
 
 def score_model(
@@ -125,17 +104,3 @@ def score_model(
         "macs": count.macs,
         "bytes": count.bytes,
     }
-
-
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(file.read_bytes())
-        if not isinstance(found, dict):
-            raise ValueError("it holds no table")
-        return found
-    except (FileNotFoundError, NotADirectoryError):
-        raise FolderError(
-            f"{file.parent} is not a model of 'thinrnn train': it has no {file.name}."
-        ) from None
-    except ValueError as error:
-        raise FolderError(f"{file} is not valid JSON: {error}.") from None

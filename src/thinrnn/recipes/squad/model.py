@@ -90,6 +90,7 @@ class BiDAF(nn.Module):
         hidden: int = 100,
         six: tuple[int, ...] = (100,) * 6,
         dropout: float = 0.0,
+        character_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.words = nn.Embedding(rows, vector)
@@ -97,7 +98,7 @@ class BiDAF(nn.Module):
         # GloVe belongs to whoever runs the model: it is neither trained nor saved.
         self.glove: Tensor
         self.register_buffer("glove", torch.zeros(1, vector), persistent=False)
-        self.character_dropout = nn.Dropout(dropout)
+        self.character_dropout = nn.Dropout(character_dropout)
         self.conv = nn.Conv1d(character, filters, width)
         word = vector + filters
         self.highway = nn.Sequential(Highway(word), Highway(word))
@@ -140,9 +141,9 @@ class BiDAF(nn.Module):
         self.glove = vectors.to(self.words.weight)
 
     def set_dropout_(self, p: float) -> None:
-        """Drop with another probability from now on."""
+        """Drop with another probability from now on, but for characters."""
         for module in self.modules():
-            if isinstance(module, nn.Dropout):
+            if isinstance(module, nn.Dropout) and module is not self.character_dropout:
                 module.p = p
 
     def forward(

@@ -1,0 +1,108 @@
+"""Train one phase of a reading run: what a round ends with, and what is said meanwhile."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from thinrnn.recipes.fitting import Loop
+from thinrnn.recipes.language_model.gate_log import gate_state, params_kept, params_wanted
+from thinrnn.recipes.language_model.iss import Lasso
+from thinrnn.recipes.language_model.training import arithmetic, weights_of
+from thinrnn.recipes.squad.batches import Batches
+from thinrnn.recipes.squad.data import Split
+from thinrnn.recipes.squad.evaluate import Score, score
+from thinrnn.recipes.squad.training import Training
+from thinrnn.run import RunFolder
+from thinrnn.run.metrics import Metrics
+from thinrnn.run.progress import Progress
+
+
+class Fitting(Loop[Training]):
+    """The loop around a `Training`; the weights of the last round are the ones to keep.
+
+    No round is chosen by its score: dev is what the paper reports.
+    """
+
+    def __init__(
+        self,
+        training: Training,
+        dev: tuple[Split, Batches],
+        run: RunFolder,
+        metrics: Metrics,
+        progress: Progress,
+        watch: Callable[[dict[str, Any]], None],
+    ) -> None:
+        super().__init__(run, metrics, progress, watch)
+        self.training, self.dev = training, dev
+
+    @property
+    def total(self) -> int:
+        return self.training.settings.steps
+
+    def shown(self, loss: float) -> dict[str, str]:
+        return {"loss": f"{loss:.3f}"}
+
+    def tries(self) -> list[str]:
+        t, s = self.training, self.training.settings
+        tries = [f"lr={s.lr / 2:g}", f"clip={s.clip / 2 if s.clip else 5.0:g}"]
+        if t.penalty is not None:
+            tries.append(f"gate_lr={s.gate_lr / 2:g}")
+        if s.precision != "float32" and t.batches.device.type == "cuda":
+            tries.append("precision=float32")
+        return tries
+
+    def end_epoch(self) -> None:
+        """Score dev with the averaged weights, remove closed neurons, write it down."""
+        t = self.training
+        train_loss, penalty = t.epoch_means()
+        if not t.is_finite():
+            self.diverged()
+        if isinstance(t.penalty, Lasso):
+            t.penalty.close_()
+        with t.optimizer.averaged(), self.present():
+            reached = self.score()
+            gates, params = gate_state(t.model), params_kept(t.model)
+        if t.penalty is not None and t.settings.shrink:
+            t.shrink()
+        with t.optimizer.averaged():
+            t.best = weights_of(t.model, t.penalty)
+        self.tell(
+            {
+                "event": "epoch",
+                "phase": t.phase,
+                "epoch": t.epoch + 1,
+                "step": t.step,
+                "train_loss": train_loss,
+                "valid_loss": reached.loss,
+                "valid_perplexity": boundary_perplexity(reached.loss),
+                "em": reached.em,
+                "f1": reached.f1,
+                "penalty": penalty,
+                **gates,
+                "params": params,
+                "target": params_wanted(t.penalty),
+                "seconds": round(self.seconds, 3),
+            }
+        )
+        sizes = f"  kept {'-'.join(map(str, gates['kept'].values()))}" if gates["kept"] else ""
+        self.progress.line(
+            f"{t.phase:<8} step {t.step:>6}/{self.total}  train {train_loss:.3f}  "
+            f"dev {reached.loss:.3f}  EM {reached.em:.2f}  F1 {reached.f1:.2f}{sizes}"
+        )
+        t.begin_epoch()
+
+    def score(self) -> Score:
+        t = self.training
+        split, batches = self.dev
+        return score(
+            t.model,
+            split,
+            batches,
+            batch=t.settings.eval_batch,
+            arithmetic=lambda: arithmetic(t.settings, batches.device),  # type: ignore[arg-type]
+        )
+
+
+def boundary_perplexity(loss: float) -> float:
+    """Return among how many tokens a model wavers when it chooses the first or the last one."""
+    return math.exp(loss / 2) if loss < 1400 else math.inf

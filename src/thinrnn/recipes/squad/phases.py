@@ -1,0 +1,84 @@
+"""The three models of a run, ready to be trained: dense, gated, control."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import thinrnn
+from thinrnn.plan import Plan
+from thinrnn.recipes.language_model.iss import Lasso
+from thinrnn.recipes.language_model.training import Penalty
+from thinrnn.recipes.model_folder import load_weights
+from thinrnn.recipes.squad.batches import Batches
+from thinrnn.recipes.squad.model import SIX, BiDAF
+from thinrnn.recipes.squad.prepare import Prepared
+from thinrnn.recipes.squad.selection import find_plan
+from thinrnn.recipes.squad.settings import Settings
+from thinrnn.recipes.squad.training import Training
+
+
+def six_of(neurons: dict[str, int]) -> tuple[int, ...]:
+    """Return what is left of the six LSTMs, from neurons by group."""
+    return tuple(neurons[f"{name}.l0"] for name in SIX)
+
+
+def model_arguments(settings: Settings, six: tuple[int, ...], data: Prepared) -> dict[str, Any]:
+    """Return what `BiDAF` is called with, less what matters in training alone."""
+    return {
+        "rows": data.vocabulary.rows,
+        "characters": data.vocabulary.character_rows,
+        "vector": data.tables.glove.shape[1],
+        "character": settings.character,
+        "filters": settings.filters,
+        "width": settings.width,
+        "hidden": settings.hidden,
+        "six": six,
+    }
+
+
+def build_model(settings: Settings, six: tuple[int, ...], data: Prepared) -> BiDAF:
+    """Return a new model with weights from the run's seed."""
+    torch.manual_seed(settings.seed)
+    model = BiDAF(
+        **model_arguments(settings, six, data),
+        dropout=settings.dropout,
+        character_dropout=settings.character_dropout,
+    )
+    model.set_glove_(data.tables.glove)
+    return model
+
+
+def add_gates(settings: Settings, model: BiDAF, plan: Plan) -> Penalty:
+    """Put gates on a dense model; return the penalty that closes them."""
+    if settings.lasso is not None:
+        return Lasso(model, plan, weight=settings.lasso)
+    thinrnn.attach_(model, plan, gate=thinrnn.HardConcrete(mean=settings.gate_mean))
+    if settings.l0 is not None:
+        return thinrnn.L0(model, weight=settings.l0)
+    steps = math.ceil(settings.target_time * settings.steps)
+    return thinrnn.Target(model, params=settings.target_params, steps=steps)
+
+
+def build_training(
+    settings: Settings,
+    phase: str,
+    six: tuple[int, ...],
+    data: Prepared,
+    batches: Batches,
+    plan: Plan | None = None,
+) -> tuple[Training, Plan | None]:
+    """Return the training of a phase at its first step, and the plan of the gated model.
+
+    The plan is found here unless it is given.
+    """
+    model = build_model(settings, six, data).to(batches.device)
+    penalty = None
+    if phase == "gated":
+        if plan is None:
+            plan = find_plan(model, settings.select)
+        if settings.start_from:
+            load_weights(model, Path(settings.start_from))
+        penalty = add_gates(settings, model, plan)
+    return Training(settings, phase, model, penalty, data, batches), plan

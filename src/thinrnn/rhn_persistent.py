@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 NEURONS = 16  # of one program; the least that a matrix unit takes
 LARGEST_BATCH, LARGEST_WIDTH = 64, 1024  # what fits the shared memory of a processor
+NUMBERS = ["steps", "depth", "batch", "first", "end"]  # any value has the same code
 
 
 @triton.jit
@@ -42,7 +43,7 @@ def _wait(counter, count):
     tl.debug_barrier()
 
 
-@triton.jit
+@triton.jit(do_not_specialize=NUMBERS)
 def _forward(
     from_x,
     U,
@@ -113,7 +114,7 @@ def _forward(
         tl.store(act + k * 2 * size + own_h + width, g.to(act.dtype.element_ty), mask=real)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=NUMBERS)
 def _backward(
     grad,
     U,  # (L, P, 2P): transposed

@@ -15,9 +15,10 @@ FILE = Path(__file__).parent.parent / "benchmarks/rhn_step.py"
 
 @pytest.mark.parametrize("gated", [False, True])
 def test_a_small_one_on_the_cpu(gated, tmp_path, monkeypatch):
-    sizes = "--width 5 --depth 2 --words 9 --batch 2 --steps 3 --repeats 1".split()
+    sizes = {"width": 5, "depth": 2, "words": 9, "batch": 2, "steps": 3, "repeats": 1}
     out = tmp_path / "step.json"
-    arguments = [str(FILE), *sizes, "--out", str(out), *(["--gated"] if gated else [])]
+    arguments = [str(FILE), *(f"--{name}={size}" for name, size in sizes.items()), f"--out={out}"]
+    arguments += ["--gated"] if gated else []
     monkeypatch.setattr(sys, "argv", arguments)
     before = rhn.highway, rhn_fused.highway
     runpy.run_path(str(FILE), run_name="__main__")

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from thinrnn.cli.ask import ask
 from thinrnn.cli.bench import bench
 from thinrnn.cli.compact import compact
 from thinrnn.cli.data import data
@@ -57,6 +58,7 @@ for name, command, example in (
     ("report", report, "thinrnn report runs/demo runs/lm --out compare.html"),
     ("list", list_all, "thinrnn list runs"),
     ("doctor", doctor, "thinrnn doctor"),
+    ("ask", ask, 'thinrnn ask runs/squad-paper --context a.txt --question "Who wrote it?"'),
     ("generate", generate, 'thinrnn generate runs/demo --prompt "the value of"'),
     ("publish", publish, "thinrnn publish runs/ptb-paper --to results --store int8"),
 ):

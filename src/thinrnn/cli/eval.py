@@ -11,7 +11,7 @@ from thinrnn.cli.options import Json, Kind, ModelPath
 def evaluate(
     path: ModelPath,
     data: Annotated[
-        Path | None, typer.Option(help="Folder with *valid*.txt and *test*.txt.")
+        Path | None, typer.Option(help="Folder with *valid*.txt and *test*.txt; or squad/, glove/.")
     ] = None,
     valid: Annotated[Path | None, typer.Option(help="Validation text.")] = None,
     test: Annotated[Path | None, typer.Option(help="Test text.")] = None,

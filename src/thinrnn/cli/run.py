@@ -76,7 +76,8 @@ def finish(run: RunFolder, promises: list[Promise], *, as_json: bool) -> int:
         "kept": kept,
     }
     text = "\n\n".join(part for part in (run_table(summaries), promise_lines(promises)) if part)
-    after = "generate" if "small" in summaries else "eval"
+    use = "ask" if run.config["recipe"] == "squad" else "generate"
+    after = use if "small" in summaries else "eval"
     last = f"\nwrote {run.path / 'report.html'}; next: thinrnn {after} {run.path}"
     show(result, text, last, as_json=as_json)
     return 0 if kept else 1

@@ -13,7 +13,8 @@ def train(
         str | None, typer.Argument(help="lm, or another preset; 'thinrnn list' shows them.")
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder with *train*.txt, *valid*.txt and *test*.txt.")
+        Path | None,
+        typer.Option(help="Folder with *train*.txt, *valid*.txt, *test*.txt; or squad/, glove/."),
     ] = None,
     train: Annotated[str | None, typer.Option(help="Training text, UTF-8.")] = None,
     valid: Annotated[str | None, typer.Option(help="Validation text.")] = None,

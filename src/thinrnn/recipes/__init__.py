@@ -1,6 +1,7 @@
 """The experiments, each a folder with data, model, settings and training, and their presets."""
 
 import importlib
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -48,4 +49,7 @@ def part(recipe: str, name: str) -> ModuleType:
     """Return one module of a recipe: part("language_model", "train")."""
     if recipe not in RECIPES:
         raise InputError(f"there is no recipe '{recipe}': choose one of {', '.join(RECIPES)}.")
-    return importlib.import_module(f"thinrnn.recipes.{recipe}.{name}")
+    path = f"thinrnn.recipes.{recipe}.{name}"
+    if importlib.util.find_spec(path) is None:
+        raise InputError(f"models of the recipe '{recipe}' cannot do that: it has no '{name}'.")
+    return importlib.import_module(path)

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from thinrnn.errors import RunError
+from thinrnn.recipes.gated_weights import gated_weights
 from thinrnn.recipes.language_model.corpus import load_text
 from thinrnn.recipes.language_model.finish import compact_and_verify, size
 from thinrnn.recipes.language_model.load import save_model
@@ -24,19 +24,10 @@ def recompact(
 ) -> dict[str, Any]:
     """Compact the gated model of the last checkpoint, verify it, save it, and say what it is."""
     settings = with_values(Settings(), run.config["settings"])
-    saved, notes = run.checkpoints.latest("gated")
-    for note in notes:
-        progress.line(note)
-    if saved is None:
-        raise RunError(
-            f"{run.path} has no checkpoint of a gated model: "
-            f"go on with 'thinrnn train --resume {run.path}'."
-        )
+    weights = gated_weights(run, progress)
     text = load_text(settings)
     shape = dense_shape(settings)
     training, _ = build_training(settings, "gated", shape, text, torch.device("cpu"))
-    # The best weights of the finished size, or, before there are any, those of the checkpoint.
-    weights = saved["training"]["best"] or saved["training"]["model"]
     set_weights_(training.model, training.penalty, weights)
     training.model.eval()
     small, difference = compact_and_verify(training.model, text, round_to=round_to)

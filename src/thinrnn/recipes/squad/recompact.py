@@ -1,0 +1,35 @@
+"""The small model of a run made again: other rounding, other precision, or a run half way."""
+
+from pathlib import Path
+from typing import Any
+
+from thinrnn.recipes.gated_weights import gated_weights
+from thinrnn.recipes.language_model.training import set_weights_
+from thinrnn.recipes.settings import with_values
+from thinrnn.recipes.squad.batches import Batches
+from thinrnn.recipes.squad.finish import CPU, compact_and_verify
+from thinrnn.recipes.squad.load import save_model, size
+from thinrnn.recipes.squad.phases import build_training, model_arguments
+from thinrnn.recipes.squad.settings import Settings
+from thinrnn.recipes.squad.train import known_plan, load_data
+from thinrnn.record import record_of
+from thinrnn.run import RunFolder
+from thinrnn.run.progress import Progress
+from thinrnn.save import Precision
+
+
+def recompact(
+    run: RunFolder, folder: Path, *, round_to: int, precision: Precision, progress: Progress
+) -> dict[str, Any]:
+    """Compact the gated model of the last checkpoint, verify it, save it, and say what it is."""
+    settings = with_values(Settings(), run.config["settings"])
+    weights = gated_weights(run, progress)
+    data = load_data(settings, progress)
+    batches, plan = Batches(data.dev, data.tables, CPU), known_plan(run, "gated")
+    training, _ = build_training(settings, "gated", settings.six, data, batches, plan)
+    set_weights_(training.model, training.penalty, weights)
+    small, difference = compact_and_verify(training.model.eval(), batches, round_to)
+    arguments = model_arguments(settings, settings.six, data)
+    save_model(small, folder, arguments, data.vocabulary, precision)
+    neurons = {name: len(kept) for name, kept in record_of(small).kept.items()}
+    return {"neurons": neurons, "difference": difference, **size(small)}

@@ -4,13 +4,15 @@ import math
 import statistics
 from pathlib import Path
 
+from thinrnn.results.curve import width_curve
 from thinrnn.results.judge import judge, trend
 from thinrnn.results.read import Figures, Results, millions
 from thinrnn.results.rows import ABLATION, BEYOND, HIGHWAY, HIGHWAY_CURVE, LSTM, Row
 from thinrnn.run.files import write_atomic
 
 BEGIN, END = "<!-- results -->", "<!-- end of results -->"
-PICTURES = ("ptb-paper", "ptb-thin")
+PICTURES = ("ptb-paper", "ptb-thin", "ptb-rhn-paper")
+CURVE = "rhn-curve.svg"
 HEAD = (
     *("model", "paper: valid, test", "sizes", "weights"),
     *("ours: valid, test", "sizes", "weights", "verdict"),
@@ -33,6 +35,9 @@ def pages(root: Path) -> dict[Path, str]:
     notes = root / "results" / "NOTES.md"
     tried = notes.read_text(encoding="utf-8") if notes.exists() else ""
     found = {root / "RESULTS.md": results_page(results, tried)}
+    curve = width_curve(results)
+    if curve:
+        found[root / "results" / CURVE] = curve
     readme = root / "README.md"
     if readme.exists():
         text = readme.read_text(encoding="utf-8")
@@ -70,6 +75,7 @@ def results_page(results: Results, tried: str = "") -> str:
         "Other widths, as in the paper's figure; in the paper's columns stands what ISS reaches at "
         "the same width, from its own paper.",
         table_of(HIGHWAY_CURVE, results),
+        f"![Test perplexity against width](results/{CURVE})" if width_curve(results) else "",
         "## Beyond the paper",
         table_of(BEYOND, results),
         "## Where ours is worse",

@@ -1,0 +1,60 @@
+"""The figure of recurrent highway networks: every point is where its numbers are."""
+
+from xml.etree import ElementTree
+
+from thinrnn.results.curve import curves, width_curve
+from thinrnn.results.page import pages, results_page
+from thinrnn.results.read import Results
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def result(make, width, **models):
+    made = make(**models)
+    for model in made["models"].values():
+        model["neurons"] = {"embedding+rnn.0.l0": width}
+    return made
+
+
+def runs(make):
+    return {
+        "ptb-rhn-paper": result(make, 389, small=(67, 65.0, 7e6), control=(68, 66.0, 7e6)),
+        "ptb-rhn-curve-1": result(make, 725, small=(66, 64.5, 19e6), control=(66, 64.9, 19e6)),
+        "ptb-rhn-dense": result(make, 830, dense=(67, 65.1, 23e6)),
+        "ptb-rhn-iss": result(make, 520, small=(67, 65.6, 11e6)),
+    }
+
+
+def test_points_are_those_of_the_runs_and_of_the_papers(make):
+    assert curves(Results(runs(make))) == {
+        "ours": [(389, 65.0), (725, 64.5)],
+        "ours, ISS": [(520, 65.6)],
+        "the same widths from scratch": [(389, 66.0), (725, 64.9)],
+        "ours, dense": [(830, 65.1)],
+        "ISS, its paper": [(328, 71.2), (403, 67.7), (517, 65.4), (726, 65.0)],
+        "neuron selection, the paper": [(389, 65.1)],
+        "dense, the paper": [(830, 65.4)],
+    }
+
+
+def test_wide_is_right_and_worse_is_up(make):
+    root = ElementTree.fromstring(width_curve(Results(runs(make))))
+    places = {
+        title.text: (float(circle.get("cx")), float(circle.get("cy")))
+        for circle in root.findall(f"{SVG}circle")
+        for title in circle.findall(f"{SVG}title")
+    }
+    assert len(places) == 12
+    narrow, wide = places["ours: 65.00 at 389"], places["ours: 64.50 at 725"]
+    assert narrow[0] < wide[0] and narrow[1] < wide[1]  # y grows downwards
+    assert places["the same widths from scratch: 66.00 at 389"][1] < narrow[1]
+    width, height = (float(root.get(side)) for side in ("width", "height"))
+    assert all(0 < x < width and 0 < y < height for x, y in places.values())
+
+
+def test_there_is_no_figure_before_there_are_runs(make, tmp_path):
+    assert width_curve(Results({})) == ""
+    assert "rhn-curve.svg" not in results_page(Results({}))
+    assert "rhn-curve.svg" in results_page(Results(runs(make)))
+    (tmp_path / "results").mkdir()
+    assert [path.name for path in pages(tmp_path)] == ["RESULTS.md"]

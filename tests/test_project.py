@@ -20,6 +20,7 @@ CONTRACT = {
     "HardConcrete",
     "L0",
     "Plan",
+    "RHN",
     "RNNStack",
     "Target",
     "attach_",

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from thinrnn.export import Export, export_onnx
-from thinrnn.export.errors import ExportError, MissingExtraError
+from thinrnn.export.errors import ExportError, MissingExtraError, require_onnx
 from thinrnn.export.onnx_file import OnnxFile
 from thinrnn.recipes.language_model.data import Vocabulary
 from thinrnn.recipes.language_model.load import load_model
@@ -59,6 +59,11 @@ def onnx_calls(
     not installed or a model cannot be exported, which is said.
     """
     calls: dict[str, tuple[Callable[[Tensor], Any], float]] = {}
+    try:
+        require_onnx()
+    except MissingExtraError as error:
+        progress.line(f"not timed in ONNX Runtime: {error}")
+        return calls
     for kind in ("dense", "small"):
         if kind not in folders:
             continue
@@ -66,7 +71,7 @@ def onnx_calls(
             place = folders[kind] if kind == "small" else Path(temporary)
             try:
                 export = export_model(folders[kind], place / "model.onnx")
-            except (ExportError, MissingExtraError) as error:
+            except ExportError as error:
                 progress.line(f"{kind} model not timed in ONNX Runtime: {error}")
                 continue
             calls[kind] = (_call(OnnxFile(export.path, threads=threads)), export.difference)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from thinrnn.rhn_fused import Kept
 
 NEURONS = 16  # of one program; the least that a matrix unit takes
-LARGEST_BATCH, LARGEST_WIDTH = 64, 1024  # what fits the shared memory of a processor
+WARPS = 8  # of one program; each sums over its share of the neurons that are read
 NUMBERS = ["steps", "depth", "batch", "first", "end"]  # any value has the same code
 
 
@@ -67,7 +67,7 @@ def _forward(
 ):
     i = tl.arange(0, BATCH)
     j = tl.program_id(0) * NEURONS + tl.arange(0, NEURONS)
-    # the sum over neurons in PARTS, so that several warps share it: (PARTS, PART)
+    # the neurons that are read, in PARTS shares: (PARTS, PART)
     q = tl.arange(0, PARTS)[:, None] * PART + tl.arange(0, PART)[None, :]
     real = i[:, None] < batch
     own = i[:, None] * width + j[None, :]  # (BATCH, NEURONS) of (B, P)
@@ -165,12 +165,12 @@ def _backward(
         if done > 0:
             _wait(counter, done * tl.num_programs(0))
         r = grad_a + (n % depth * steps + n // depth) * 2 * size + r_at
-        r_h = tl.load(r, mask=r_real & has_next[:, None, :], other=0.0, cache_modifier=".cg")
-        by_matrix = tl.sum(tl.dot(r_h, u_h, input_precision="ieee"), 0)
-        r_t = tl.load(
-            r + width, mask=r_real & has_next[:, None, :], other=0.0, cache_modifier=".cg"
-        )
-        by_matrix += tl.sum(tl.dot(r_t, u_t, input_precision="ieee"), 0)
+        r_mask = r_real & has_next[:, None, :]
+        r_h = tl.load(r, mask=r_mask, other=0.0, cache_modifier=".cg")
+        r_t = tl.load(r + width, mask=r_mask, other=0.0, cache_modifier=".cg")
+        products = tl.dot(r_h, u_h, input_precision="ieee")
+        products = tl.dot(r_t, u_t, products, input_precision="ieee")
+        by_matrix = tl.sum(products, 0)
         total += by_matrix * m if HAS_MASK else by_matrix
         grad_h = total * g * (1 - h * h)
         grad_t = total * (h - before) * g * (1 - g)
@@ -227,16 +227,16 @@ class Whole:
     ) -> None:
         depth, steps, batch, width = kept.read.shape
         reach = triton.next_power_of_2(width)
-        parts = min(4, reach // 16)
+        parts = min(WARPS, reach // 16)
         kernel[(width // NEURONS,)](
             *tensors,
             *(steps, depth, batch, width, *span),
             HAS_MASK=mask is not None,
-            BATCH=max(16, triton.next_power_of_2(batch)),
+            BATCH=_batch(batch),
             NEURONS=NEURONS,
             PARTS=parts,
             PART=reach // parts,
-            num_warps=8,
+            num_warps=WARPS,
             num_stages=1,  # more would fetch what other programs have not written yet
             **({"launch_cooperative_grid": True} if span[1] - span[0] > 1 else {}),
         )
@@ -245,6 +245,14 @@ class Whole:
 def fits(from_x: Tensor) -> bool:
     """Return whether these kernels can run on values of this shape, type and device."""
     _, batch, rows = from_x.shape
-    small = batch <= LARGEST_BATCH and rows // 2 <= LARGEST_WIDTH
-    processors = torch.cuda.get_device_properties(from_x.device).multi_processor_count
-    return small and from_x.dtype.itemsize == 2 and rows // 2 // NEURONS <= processors
+    about = torch.cuda.get_device_properties(from_x.device)
+    reach, programs = triton.next_power_of_2(rows // 2), rows // 2 // NEURONS
+    # in backward, what is read and the weights lie in the shared memory at once, h and t of each
+    memory = 2 * reach * (_batch(batch) + NEURONS) * from_x.dtype.itemsize
+    is_small = memory <= about.shared_memory_per_block_optin
+    return is_small and from_x.dtype.itemsize == 2 and programs <= about.multi_processor_count
+
+
+def _batch(batch: int) -> int:
+    """Return the sequences that a program computes; a matrix unit takes no fewer than 16."""
+    return max(16, triton.next_power_of_2(batch))

@@ -245,12 +245,13 @@ class Whole:
 def fits(from_x: Tensor) -> bool:
     """Return whether these kernels can run on values of this shape, type and device."""
     _, batch, rows = from_x.shape
-    about = torch.cuda.get_device_properties(from_x.device)
+    device = from_x.device.index
+    about = triton.runtime.driver.active.utils.get_device_properties(device)
     reach, programs = triton.next_power_of_2(rows // 2), rows // 2 // NEURONS
     # in backward, what is read and the weights lie in the shared memory at once, h and t of each
     memory = 2 * reach * (_batch(batch) + NEURONS) * from_x.dtype.itemsize
-    is_small = memory <= about.shared_memory_per_block_optin
-    return is_small and from_x.dtype.itemsize == 2 and programs <= about.multi_processor_count
+    is_small = memory <= about["max_shared_mem"] and programs <= about["multiprocessor_count"]
+    return is_small and from_x.dtype.itemsize == 2
 
 
 def _batch(batch: int) -> int:

@@ -12,6 +12,7 @@ it changes nothing: each direction of an LSTM reads the text from its own end, p
 """
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -32,14 +33,51 @@ class BiLSTM(nn.Module):
     def __init__(self, inputs: int, fwd: int, bwd: int, dropout: float) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)
-        self.fwd = nn.LSTM(inputs, fwd, batch_first=True)
-        self.bwd = nn.LSTM(inputs, bwd, batch_first=True)
+        self.fwd = nn.LSTM(inputs, fwd)
+        self.bwd = nn.LSTM(inputs, bwd)
 
     def forward(self, x: Tensor, order: Tensor) -> Tensor:
-        """Return (B, T, fwd + bwd); `order` (B, T) turns the tokens of each sequence round."""
+        """Return (T, B, fwd + bwd); `order` is the `reading_order` of the sequences."""
         there, _ = self.fwd(self.dropout(x))
-        back, _ = self.bwd(_ordered(self.dropout(x), order))
-        return torch.cat([there, _ordered(back, order)], -1)
+        back, _ = self.bwd(turned(self.dropout(x), order))
+        return torch.cat([there, turned(back, order)], -1)
+
+
+def reading_order(mask: Tensor) -> Tensor:
+    """Return the rows (T B,) of sequences (T, B), each from its last token to its first.
+
+    Padding stays where it is, so that to turn twice is to do nothing.
+
+    >>> reading_order(torch.tensor([[True], [True], [True], [False]]))
+    tensor([2, 1, 0, 3])
+    """
+    length, batch = mask.shape
+    places = torch.arange(length, device=mask.device).unsqueeze(1)
+    last = mask.sum(0) - 1
+    source = torch.where(places <= last, last - places, places)
+    return (source * batch + torch.arange(batch, device=mask.device)).flatten()
+
+
+def turned(x: Tensor, order: Tensor) -> Tensor:
+    """Return sequences (T, B, N) in another order of rows."""
+    if x.requires_grad and torch.is_grad_enabled():
+        found: Tensor = _Turn.apply(x, order)
+        return found
+    return x.flatten(0, 1).index_select(0, order).view(x.shape)
+
+
+class _Turn(torch.autograd.Function):
+    """Turns sequences; the gradient is turned too, where torch would add up row by row."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, order: Tensor) -> Tensor:
+        ctx.save_for_backward(order)
+        return x.flatten(0, 1).index_select(0, order).view(x.shape)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (order,) = ctx.saved_tensors
+        return grad.flatten(0, 1).index_select(0, order).view(grad.shape), None
 
 
 class Highway(nn.Module):
@@ -65,14 +103,15 @@ class Attention(nn.Module):
         self.product = nn.Parameter(torch.empty(size))
 
     def forward(self, h: Tensor, u: Tensor, h_mask: Tensor, u_mask: Tensor) -> Tensor:
-        """Return p (B, T, 4 * size)."""
-        s = (h * self.product) @ u.transpose(1, 2)  # (B, T, J)
-        s = s + self.context(h) + self.question(u).transpose(1, 2)
-        s = s.masked_fill(~u_mask.unsqueeze(1), FAR)
-        to_question = torch.softmax(s, -1) @ u  # ũ
-        most = s.amax(-1).masked_fill(~h_mask, FAR)
-        to_context = torch.softmax(most, -1).unsqueeze(1) @ h  # (B, 1, size), h̃
-        return torch.cat([h, to_question, h * to_question, h * to_context], -1)
+        """Return p (T, B, 4 * size) from h (T, B, size), u (J, B, size) and their masks."""
+        question = u.transpose(0, 1)  # (B, J, size)
+        s = (h * self.product).transpose(0, 1) @ question.transpose(1, 2)  # (B, T, J)
+        s = s + self.context(h).transpose(0, 1) + self.question(u).permute(1, 2, 0)
+        s = s.masked_fill(~u_mask.t().unsqueeze(1), FAR)
+        to_question = (torch.softmax(s, -1) @ question).transpose(0, 1)  # ũ
+        most = s.amax(-1).masked_fill(~h_mask.t(), FAR)  # (B, T)
+        to_context = torch.softmax(most, -1).unsqueeze(1) @ h.transpose(0, 1)  # h̃, (B, 1, size)
+        return torch.cat([h, to_question, h * to_question, h * to_context.transpose(0, 1)], -1)
 
 
 class BiDAF(nn.Module):
@@ -153,44 +192,31 @@ class BiDAF(nn.Module):
         question: Tensor,
         question_characters: Tensor,
     ) -> tuple[Tensor, Tensor]:
+        context, question = context.t(), question.t()  # time comes first from here on
         h_mask, u_mask = context != 0, question != 0
         order = reading_order(h_mask)
-        h = self.encoder(self.embed(context, context_characters), order)  # (B, T, 2 hidden)
+        h = self.encoder(self.embed(context, context_characters), order)  # (T, B, 2 hidden)
         u = self.encoder(self.embed(question, question_characters), reading_order(u_mask))
-        p = self.attention(h, u, h_mask, u_mask)  # (B, T, 8 hidden)
+        p = self.attention(h, u, h_mask, u_mask)  # (T, B, 8 hidden)
         g = self.modelling2(self.modelling1(p, order), order)
         start = self.start(self.dropout(torch.cat([g, p], -1))).squeeze(-1)
-        start = start.float().masked_fill(~h_mask, FAR)
-        a = torch.softmax(start, -1).to(g.dtype).unsqueeze(1) @ g  # (B, 1, 2 six)
+        start = start.float().masked_fill(~h_mask, FAR).t()  # (B, T)
+        weights = torch.softmax(start, -1).to(g.dtype).unsqueeze(1)
+        a = (weights @ g.transpose(0, 1)).transpose(0, 1)  # (1, B, 2 six)
         m = self.output(torch.cat([p, g, a.expand_as(g), g * a], -1), order)
         end = self.end(self.dropout(torch.cat([m, p], -1))).squeeze(-1)
-        return start, end.float().masked_fill(~h_mask, FAR)
+        return start, end.float().masked_fill(~h_mask, FAR).t()
 
     def embed(self, rows: Tensor, characters: Tensor) -> Tensor:
-        """Return (B, T, vector + filters) for words and their characters (B, T, L)."""
+        """Return (T, B, vector + filters) for words (T, B) and their characters (B, T, L)."""
         trained = self.words.num_embeddings
         own = self.words(rows.clamp(max=trained - 1))
         given = F.embedding((rows - trained).clamp(min=0), self.glove)
         vectors = torch.where((rows < trained).unsqueeze(-1), own, given)
-        letters = self.character_dropout(self.characters(characters))  # (B, T, L, c)
-        letters = self.conv(letters.flatten(0, 1).transpose(1, 2))  # (B T, filters, L')
-        spelled = F.relu(letters).amax(-1).view(*rows.shape, -1)
+        letters = self.character_dropout(self.characters(characters.transpose(0, 1)))
+        letters = self.conv(letters.flatten(0, 1).transpose(1, 2))  # (T B, filters, L')
+        spelled = F.relu(letters.amax(-1)).view(*rows.shape, -1)
         return self.highway(torch.cat([spelled, vectors.to(spelled.dtype)], -1))
-
-
-def reading_order(mask: Tensor) -> Tensor:
-    """Return (B, T) places: each sequence from its last token to its first, then the padding.
-
-    >>> reading_order(torch.tensor([[True, True, True, False]]))
-    tensor([[2, 1, 0, 3]])
-    """
-    places = torch.arange(mask.shape[1], device=mask.device)
-    last = mask.sum(1, keepdim=True) - 1
-    return torch.where(places <= last, last - places, places)
-
-
-def _ordered(x: Tensor, order: Tensor) -> Tensor:
-    return x.gather(1, order.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
 
 
 def best_spans(start: Tensor, end: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:

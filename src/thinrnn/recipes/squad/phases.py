@@ -73,11 +73,13 @@ def build_training(
 
     The plan is found here unless it is given.
     """
-    model = build_model(settings, six, data).to(batches.device)
+    model = build_model(settings, six, data)
     penalty = None
+    if phase == "gated" and plan is None:
+        plan = find_plan(model, settings.select)  # many small steps: faster on the CPU
+    model.to(batches.device)
     if phase == "gated":
-        if plan is None:
-            plan = find_plan(model, settings.select)
+        assert plan is not None
         if settings.start_from:
             load_weights(model, Path(settings.start_from))
         penalty = add_gates(settings, model, plan)

@@ -197,9 +197,9 @@ class Whole:
         kept.read[0, 0] = s if mask is None else s * mask
         given = [from_x, U, b, s if mask is None else mask, kept.states, kept.read, kept.act]
         spans = list(self._spans(kept))
-        counters = torch.zeros(len(spans), dtype=torch.int32, device=U.device)
+        counters = _counters(len(spans), U)
         for place, span in enumerate(spans):
-            self._launch(_forward, [*given, counters[place:]], span, mask, kept)
+            self._launch(_forward, [*given, counters[place]], span, mask, kept)
 
     def backward(
         self, grad: Tensor, U: Tensor, mask: Tensor | None, kept: "Kept", grad_a: Tensor
@@ -211,9 +211,9 @@ class Whole:
             *(kept.states, kept.act, grad_a, carried),
         ]
         spans = list(self._spans(kept))[::-1]
-        counters = torch.zeros(len(spans), dtype=torch.int32, device=U.device)
+        counters = _counters(len(spans), U)
         for place, span in enumerate(spans):
-            self._launch(_backward, [*given, counters[place:]], span, mask, kept)
+            self._launch(_backward, [*given, counters[place]], span, mask, kept)
         product = torch.mm(grad_a[0, 0], U[0])
         return carried + (product if mask is None else product * mask)
 
@@ -252,6 +252,11 @@ def fits(from_x: Tensor) -> bool:
     memory = 2 * reach * (_batch(batch) + NEURONS) * from_x.dtype.itemsize
     is_small = memory <= about["max_shared_mem"] and programs <= about["multiprocessor_count"]
     return is_small and from_x.dtype.itemsize == 2
+
+
+def _counters(launches: int, like: Tensor) -> Tensor:
+    """Return a zero for each launch, all equally aligned: another alignment is another kernel."""
+    return torch.zeros(launches, 4, dtype=torch.int32, device=like.device)
 
 
 def _batch(batch: int) -> int:

@@ -4,9 +4,10 @@ import math
 import statistics
 from pathlib import Path
 
+from thinrnn.results import reading
 from thinrnn.results.curve import width_curve
 from thinrnn.results.judge import judge, trend
-from thinrnn.results.read import Figures, Results, millions
+from thinrnn.results.read import Figures, Results, millions, quality
 from thinrnn.results.rows import ABLATION, BEYOND, HIGHWAY, HIGHWAY_CURVE, LSTM, Row
 from thinrnn.run.files import write_atomic
 
@@ -76,6 +77,11 @@ def results_page(results: Results, tried: str = "") -> str:
         "the same width, from its own paper.",
         table_of(HIGHWAY_CURVE, results),
         f"![Test perplexity against width](results/{CURVE})" if width_curve(results) else "",
+        "## Machine reading: BiDAF on SQuAD v1.1, dev (the paper's table 4)",
+        "EM and F1 in per cent, more is better; no round was chosen by its score, the averaged "
+        "weights of the last step count. Sizes are the six LSTMs that are pruned; weights are "
+        "counted with biases, characters and words outside GloVe, but without GloVe.",
+        markdown(reading.HEAD, reading.lines(results)),
         "## Beyond the paper",
         table_of(BEYOND, results),
         "## Where ours is worse",
@@ -127,6 +133,10 @@ def worse(results: Results) -> str:
         if verdict is not None and verdict.bad:
             label = f"multiples {row.label}" if row in ABLATION else row.label
             lines.append(f"- {label}: {'; '.join(verdict.bad)}.")
+    for read in reading.READING:
+        verdict = reading.judged(read, results)
+        if verdict is not None and verdict.bad:
+            lines.append(f"- {read.label}: {'; '.join(verdict.bad)}.")
     return "\n".join(lines) or "In no row that has been run."
 
 
@@ -151,7 +161,7 @@ def stored(results: Results) -> str:
             run["stored"]["precision"],
             f"{run['stored']['bytes'] / 2**20:.2f} MiB",
             millions(run["stored"]["weights"]),
-            f"{run['stored']['valid_perplexity']:.2f}, {run['stored']['test_perplexity']:.2f}",
+            quality(run["stored"]),
         ]
         for name, run in results.runs.items()
         if "stored" in run

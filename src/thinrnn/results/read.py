@@ -64,11 +64,18 @@ def sizes_of(model: dict[str, Any]) -> str:
     return "-".join(map(str, model["neurons"].values()))
 
 
+def quality(model: dict[str, Any]) -> str:
+    """Return how good a model is: perplexities, valid and test, or EM and F1."""
+    if "em" in model:
+        return f"EM {model['em']:.2f}, F1 {model['f1']:.2f}"
+    return f"{model['valid_perplexity']:.2f}, {model['test_perplexity']:.2f}"
+
+
 def expected(run: dict[str, Any]) -> str:
     """Return the text that `thinrnn list` shows about a preset: what its main model reached."""
     model = run["models"].get("small") or run["models"]["dense"]
-    perplexities = f"{model['valid_perplexity']:.2f} / {model['test_perplexity']:.2f}"
-    return f"{perplexities}, {millions(model['weights'])} weights"
+    reached = quality(model) if "em" in model else quality(model).replace(", ", " / ")
+    return f"{reached}, {millions(model['weights'])} weights"
 
 
 def millions(number: int | None) -> str:

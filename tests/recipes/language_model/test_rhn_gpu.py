@@ -3,8 +3,10 @@
 import pytest
 import torch
 
-from thinrnn.recipes.language_model import phases, train
+from thinrnn.recipes.language_model import evaluate, phases, train
 from thinrnn.recipes.language_model.corpus import load_text
+from thinrnn.recipes.language_model.evaluate import mean_loss
+from thinrnn.recipes.language_model.model import LanguageModel
 from thinrnn.run.progress import Silent
 
 pytestmark = pytest.mark.gpu
@@ -43,3 +45,12 @@ def test_a_whole_run_in_bf16_with_graphs(tiny, tmp_path):
     finished = train.start(settings, tmp_path / "run", preset=None, progress=Silent())
     small = finished.summaries()["small"]
     assert small["difference"] < 1e-4 and small["valid_perplexity"] < 100
+
+
+def test_scores_by_graphs_are_those_without(monkeypatch):
+    torch.manual_seed(0)
+    model = LanguageModel(40, cell="rhn", depth=3, embedding=21, hidden=(21,)).cuda()
+    tokens = torch.randint(40, (3000,), dtype=torch.int32)
+    graphed = mean_loss(model, tokens, batch=5, start=0)
+    monkeypatch.setattr(evaluate, "GraphedStep", lambda step, *inputs: step)
+    assert mean_loss(model, tokens, batch=5, start=0) == pytest.approx(graphed, rel=1e-6)

@@ -7,6 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from thinrnn.recipes.language_model.data import scoring_streams
+from thinrnn.recipes.language_model.graphs import GraphedStep, Step
+from thinrnn.rhn import RHN
+from thinrnn.tree import tensors_in
 
 WINDOW = 64
 
@@ -21,14 +24,33 @@ def mean_loss(model: nn.Module, tokens: Tensor, *, batch: int, start: int) -> fl
     model.eval()
     total = torch.zeros((), dtype=torch.float64, device=device)
     state = None
-    for place in range(0, len(inputs), WINDOW):
-        logits, state = model(inputs[place : place + WINDOW].long(), state)
-        wanted = targets[place : place + WINDOW].long()
-        total += F.cross_entropy(
-            logits.flatten(0, 1), wanted.flatten(), ignore_index=-1, reduction="sum"
+    graphed = _has_many_kernels(model, device)
+
+    def score(x: Tensor, y: Tensor) -> None:
+        nonlocal state
+        logits, new = model(x, state)
+        total.add_(
+            F.cross_entropy(logits.flatten(0, 1), y.flatten(), ignore_index=-1, reduction="sum")
         )
+        if state is None or not graphed:
+            state = new
+        else:  # in place: a CUDA graph reads and writes the same tensors each time
+            for old, value in zip(tensors_in(state), tensors_in(new), strict=True):
+                old.copy_(value)
+
+    run: Step = score
+    for place in range(0, len(inputs), WINDOW):
+        x, y = (part[place : place + WINDOW].long() for part in (inputs, targets))
+        if graphed and run is score and state is not None:
+            run = GraphedStep(score, x, y)
+        run(x, y)
     model.train(was_training)
     return total.item() / len(tokens)
+
+
+def _has_many_kernels(model: nn.Module, device: torch.device) -> bool:
+    """Return whether launching them takes longer than running them."""
+    return device.type == "cuda" and any(isinstance(module, RHN) for module in model.modules())
 
 
 def perplexity(loss: float) -> float:

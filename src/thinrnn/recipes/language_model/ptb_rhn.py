@@ -47,6 +47,7 @@ def dense() -> Settings:
         lr_decay=1 / 1.02,
         decay_from=20,
         epochs=300,
+        eval_batch=20,
         target_params=None,
         phases=("dense",),
     )

@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt src/thinrnn/version.py
 	@touch $@
 
 demo: $(READY) ## prune a small language model on real text
-	@$(BIN)/python examples/quickstart.py
+	@$(BIN)/thinrnn demo
 
 test: lint ## check style and types, then run all tests
 	@$(BIN)/python -m pytest -q -n 2

@@ -27,6 +27,8 @@ def run_table(summaries: Summaries) -> str:
         if any(cells):
             rows.append([label, *(cell or "-" for cell in cells)])
 
+    for measure in ("em", "f1"):
+        add(measure.upper(), lambda s, m=measure: _number(s.get(m), ".2f"))
     for part in ("valid", "test"):
         add(f"{part} perplexity", lambda s, p=part: _number(s.get(f"{p}_perplexity"), ".2f"))
     add("neurons", lambda s: "-".join(map(str, s["neurons"].values())))
@@ -34,7 +36,9 @@ def run_table(summaries: Summaries) -> str:
     add("bytes", lambda s: f"{s['bytes']:,}")
     add("mult-adds/step", lambda s: f"{s['macs']:,}")
     add("milliseconds", lambda s: _number(s.get("milliseconds"), ".2f"))
-    add("speed-up", lambda s: _ratio(summaries.get("dense"), s))
+    add("speed-up", lambda s: _ratio(summaries.get("dense"), s, "milliseconds"))
+    add("ONNX Runtime ms", lambda s: _number(s.get("onnx_milliseconds"), ".2f"))
+    add("ONNX speed-up", lambda s: _ratio(summaries.get("dense"), s, "onnx_milliseconds"))
     longest = max(s.get("seconds") or 0 for s in summaries.values())
     add("trained in s", lambda s: _number(s.get("seconds"), ".0f" if longest >= 100 else ".1f"))
     return table(rows)
@@ -44,10 +48,10 @@ def _number(value: float | None, form: str) -> str:
     return "" if value is None else format(value, form)
 
 
-def _ratio(dense: dict[str, Any] | None, other: dict[str, Any]) -> str:
-    if dense is None or not dense.get("milliseconds") or not other.get("milliseconds"):
+def _ratio(dense: dict[str, Any] | None, other: dict[str, Any], time: str) -> str:
+    if dense is None or not dense.get(time) or not other.get(time):
         return ""
-    return f"{dense['milliseconds'] / other['milliseconds']:.2f}x"
+    return f"{dense[time] / other[time]:.2f}x"
 
 
 def finite_promises(summaries: Summaries) -> list[Promise]:

@@ -118,6 +118,7 @@ def test_a_polite_stop_writes_a_checkpoint_and_says_how_to_go_on(tiny, tmp_path,
     assert child.exitcode == 1  # the error that the command line turns into one line
     names = [p.name for p in (folder / "checkpoints").iterdir()]
     assert sorted(names) == ["dense-000001", "dense-000002"]
+    assert "stopped before its end" in (folder / "report.html").read_text()
 
 
 def test_a_damaged_checkpoint_is_said_and_the_run_ends_the_same(tiny, tmp_path, monkeypatch):

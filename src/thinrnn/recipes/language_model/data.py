@@ -92,6 +92,8 @@ def read_pieces(path: str | Path) -> Iterator[str]:
         ) from None
     except FileNotFoundError:
         raise InputError(f"{path} does not exist: check the path.") from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder: give a file, or the folder as --data.") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}.") from None
     if empty:

@@ -85,6 +85,8 @@ def best_model(
     whole = build_model(training.settings, shape, len(text.vocabulary))
     write_json(run.path / "pattern.json", pattern(whole, plan, kept))
     neurons = {name: len(left) for name, left in kept.items()}
+    # the gates may have gone into the weights half way: both steps count
+    difference = max(difference, training.fold_difference)
     return small, {"neurons": neurons, "difference": difference}
 
 

@@ -21,6 +21,21 @@ def demo() -> Settings:
         train="pydoc",
         lower=True,
         punctuation=True,
+        min_count=3,
+        embedding=192,
+        hidden=(192, 192),
+        tied=True,
+        dropout=0.3,
+        init_range=0.5,
+        epochs=10,
+        bptt=20,
+        lr=5e-3,
+        warmup=100,
+        distill=0.5,
+        gate_lr=0.05,
+        target_params=0.33,
+        target_time=0.35,
+        bench_seconds=0.5,
     )
 
 

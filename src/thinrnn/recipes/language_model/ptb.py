@@ -7,6 +7,7 @@ Weights are counted as the paper counts them, without biases; a target counts al
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Any
 
 from thinrnn.recipes import Preset
 from thinrnn.recipes.language_model.settings import Settings
@@ -159,11 +160,12 @@ def _from_scratch(settings: Settings, shape: tuple[int, tuple[int, ...]]) -> Set
     factor = 1.0 if small is None else small / settings.dropout
     names = ("dropout", "input_dropout", "layer_dropout", "word_dropout", "weight_dropout")
     given = {name: getattr(settings, name) for name in names}
+    dropped: dict[str, Any] = {n: None if p is None else factor * p for n, p in given.items()}
     return dataclasses.replace(
         settings,
         embedding=embedding,
         hidden=hidden,
-        **{name: None if p is None else factor * p for name, p in given.items()},
+        **dropped,
         small_dropout=None,
         distill=0.0,
         target_params=None,

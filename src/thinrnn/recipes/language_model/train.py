@@ -1,10 +1,12 @@
 """The whole run, top to bottom: text, dense model, gated model, control, timing, report."""
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from thinrnn.recipes.language_model.corpus import BUILT_IN, PARTS, Text, load_text
 from thinrnn.recipes.language_model.data import streams
@@ -12,9 +14,10 @@ from thinrnn.recipes.language_model.finish import finish_phase, time_models
 from thinrnn.recipes.language_model.fit import Fitting
 from thinrnn.recipes.language_model.phases import Shape, build_training, dense_shape, shape_of
 from thinrnn.recipes.language_model.settings import Settings
-from thinrnn.recipes.language_model.teacher import load_teacher, soft_targets
+from thinrnn.recipes.language_model.teacher import SoftTargets, load_teacher, soft_targets
 from thinrnn.recipes.settings import as_json, changed, with_values
-from thinrnn.run import InputError, RunFolder
+from thinrnn.report import write_report
+from thinrnn.run import InputError, InterruptedRunError, RunFolder
 from thinrnn.run.environment import command_line, environment
 from thinrnn.run.files import write_json
 from thinrnn.run.progress import Progress
@@ -82,9 +85,15 @@ def train(
     settings: Settings, text: Text, run: RunFolder, device: torch.device, progress: Progress
 ) -> None:
     """Train every phase that is not over yet, then time the models and write the report."""
-    with run.locked(), StopRequest() as stop, contextlib.closing(run.metrics()) as metrics:
+    with (
+        report_if_stopped(run),
+        run.locked(),
+        StopRequest() as stop,
+        contextlib.closing(run.metrics()) as metrics,
+    ):
         run.clear_leftovers()
         watch = Watch(run, progress, tensorboard=settings.tensorboard)
+        soft: SoftTargets | None = None
         for phase in settings.phases:
             if run.summary(SUMMARY[phase]) is not None:
                 continue
@@ -93,19 +102,41 @@ def train(
             shape = shape_for(phase, settings, run)
             training, plan = build_training(settings, phase, shape, text, device)
             if settings.distill and phase != "dense":
-                folder = Path(settings.teacher) if settings.teacher else run.path / "dense"
-                progress.line(f"{phase}: reading the training text with the teacher, {folder.name}")
-                teacher = load_teacher(folder, text).to(device)
-                training.soft = soft_targets(teacher, training.streams)
+                soft = soft or read_with_teacher(settings, text, run, training.streams, progress)
+                training.soft = soft
             fitting = Fitting(training, text, run, metrics, progress, watch)
             fitting.resume()
             fitting.finish(stop)
+            if training.stopped:
+                progress.line(
+                    f"{phase}: stopped early, {training.bad_epochs} epochs without a better one"
+                )
             finish_phase(fitting, shape, plan, device)
             if phase != "gated":  # its last checkpoint is what `thinrnn compact` reads
                 run.checkpoints.drop(phase)
         time_models(run, settings, progress)
         watch.write_report()
         watch.close()
+
+
+def read_with_teacher(
+    settings: Settings, text: Text, run: RunFolder, streams: Tensor, progress: Progress
+) -> SoftTargets:
+    """Return what the teacher, the run's own dense model or another, says of the training text."""
+    folder = Path(settings.teacher) if settings.teacher else run.path / "dense"
+    progress.line(f"reading the training text with the teacher, {folder.name}")
+    return soft_targets(load_teacher(folder, text).to(streams.device), streams)
+
+
+@contextlib.contextmanager
+def report_if_stopped(run: RunFolder) -> Iterator[None]:
+    """Let the report say that the run was stopped, if that happens inside `with`."""
+    try:
+        yield
+    except InterruptedRunError:
+        with contextlib.suppress(Exception):  # the checkpoint is what matters
+            write_report([run.path])
+        raise
 
 
 def shape_for(phase: str, settings: Settings, run: RunFolder) -> Shape:

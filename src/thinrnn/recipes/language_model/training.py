@@ -65,6 +65,7 @@ class Training:
         self.history: list[float] = []  # validation losses that count for the averaging rule
         self.best: dict[str, Any] | None = None
         self.bad_epochs = 0
+        self.fold_difference = 0.0  # of the outputs, when the gates went into the weights
         self.stopped = False
         self.run_step: Step = self.train_step
         self.set_dropout()
@@ -180,10 +181,22 @@ class Training:
     def shrink(self) -> None:
         """Remove closed neurons from the model and from the optimizer's state."""
         self.optimizer.zero_grad(set_to_none=True)
-        was_folded = attached(self.model).is_folded
+        gated = attached(self.model)
+        settles = gated.is_frozen and not gated.is_folded  # the gates go into the weights now
+        before = self._outputs() if settles else None
         removed = thinrnn.shrink_(self.model, self.optimizer)
-        if removed or attached(self.model).is_folded != was_folded:
+        if before is not None:
+            self.fold_difference = float((self._outputs() - before).abs().max())
+        if removed or settles:
             self.changed()
+
+    @torch.no_grad()
+    def _outputs(self) -> Tensor:
+        """Return the logits in eval for the beginning of two streams."""
+        self.model.eval()
+        logits: Tensor = self.model(self.streams[:35, :2].long())[0]
+        self.model.train()
+        return logits
 
     def take_log(self) -> tuple[float, float]:
         """Return mean loss and penalty since the last call; waits for the device."""
@@ -229,7 +242,10 @@ class Training:
         set_random_state_(saved["random"])
 
 
-_PLAIN = ("epoch", "step", "place", "log_place", "cuts", "history", "bad_epochs", "stopped")
+_PLAIN = (
+    *("epoch", "step", "place", "log_place", "cuts", "history", "bad_epochs", "stopped"),
+    "fold_difference",
+)
 
 
 def weights_of(model: nn.Module, penalty: Penalty | None) -> dict[str, Any]:

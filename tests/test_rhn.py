@@ -374,3 +374,46 @@ def test_packed_sequences_are_refused():
 def test_what_cannot_be_built_is_refused():
     with pytest.raises(ThinRNNError, match="1 or more"):
         RHN(3, 5, depth=0)
+
+
+def test_the_returned_state_is_the_callers_own():
+    rhn = RHN(3, 5, depth=2)
+    output, h_n = rhn(torch.zeros(4, 2, 3), torch.ones(1, 2, 5))
+    kept = output.detach().clone()
+    with torch.no_grad():
+        h_n.zero_()
+    torch.testing.assert_close(output, kept)
+
+
+def test_depths_may_share_their_matrix():
+    model = network(depth=3)
+    layer = model.layers[0]
+    layer.weight_hh_d1 = layer.weight_hh_d2 = layer.weight_hh_d0
+    small = thinrnn.compact(closed(attach(model), 0, 5).eval())
+    assert thinrnn.verify(model, small, TOKENS) < 1e-10
+    assert small.layers[0].hidden_size == 4
+    assert small.layers[0].weight_hh_d2 is small.layers[0].weight_hh_d0
+
+
+class Mixed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = RHN(3, 6, depth=2), nn.LSTM(6, 7), RHN(7, 5, depth=2)
+        self.head = nn.Linear(5, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.c(self.b(self.a(x)[0])[0])[0][-1])
+
+
+def test_it_reads_and_is_read_by_other_layers():
+    torch.manual_seed(0)
+    model, x = Mixed().double(), torch.randn(4, 2, 3).double()
+    plan = thinrnn.find_groups(model, x)
+    assert [group.name for group in plan] == ["x", "a.l0", "b.l0", "c.l0"]
+    thinrnn.attach_(model, plan).eval()
+    for gate in thinrnn.gates(model).values():
+        gate.log_alpha = torch.linspace(-4, 4, gate.size)
+    small = thinrnn.compact(model)
+    assert thinrnn.verify(model, small, x) < 1e-10
+    assert small.c.input_size == small.b.hidden_size < 7
+    assert small.b.input_size == small.a.hidden_size < 6

@@ -102,7 +102,7 @@ class RHN(nn.Module):
             output = rhn_fused.highway(x, s, W, U, b, mask)
         else:
             output = highway(x, s, W, U, b, mask)
-        h_n = output[-1:]
+        h_n = output[-1:].clone()  # the caller may write into it
         if not is_batched:
             return output.squeeze(1), h_n.squeeze(1)
         return output.transpose(0, 1) if self.batch_first else output, h_n

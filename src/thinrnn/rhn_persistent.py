@@ -186,8 +186,9 @@ def _backward(
 class Whole:
     """The loops, `at_once` small steps in one launch; 0 for all of them."""
 
-    def __init__(self, at_once: int) -> None:
+    def __init__(self, at_once: int, warps: int = WARPS) -> None:
         self.at_once = at_once
+        self.warps = warps
 
     def forward(
         self, from_x: Tensor, U: Tensor, b: Tensor, mask: Tensor | None, kept: "Kept"
@@ -227,7 +228,7 @@ class Whole:
     ) -> None:
         depth, steps, batch, width = kept.read.shape
         reach = triton.next_power_of_2(width)
-        parts = min(WARPS, reach // 16)
+        parts = min(self.warps, reach // 16)
         kernel[(width // NEURONS,)](
             *tensors,
             *(steps, depth, batch, width, *span),
@@ -236,7 +237,7 @@ class Whole:
             NEURONS=NEURONS,
             PARTS=parts,
             PART=reach // parts,
-            num_warps=WARPS,
+            num_warps=self.warps,
             num_stages=1,  # more would fetch what other programs have not written yet
             **({"launch_cooperative_grid": True} if span[1] - span[0] > 1 else {}),
         )

@@ -22,6 +22,7 @@ class Learning(Protocol):
     settings: Any
     phase: str
     penalty: Any
+    epoch: int
     step: int
     lr: float
 
@@ -82,9 +83,18 @@ class Loop(ABC, Generic[T]):
     def shown(self, loss: float) -> dict[str, str]:
         """Return what to show beside the progress."""
 
-    @abstractmethod
+    usual_clip = 0.25  # a gradient norm to try where there was no limit
+
     def tries(self) -> list[str]:
         """Return settings that may help when the loss is no longer a number."""
+        t, s = self.training, self.training.settings
+        clip = s.clip / 2 if s.clip else self.usual_clip
+        tries = [f"lr={s.lr / 2:g}", f"clip={clip:g}"]
+        if t.penalty is not None:
+            tries.append(f"gate_lr={s.gate_lr / 2:g}")
+        if s.precision != "float32" and next(t.model.parameters()).is_cuda:
+            tries.append("precision=float32")
+        return tries
 
     @property
     def seconds(self) -> float:
@@ -188,6 +198,25 @@ class Loop(ABC, Generic[T]):
                 kept = [int(gate.keep.sum()) for gate in thinrnn.gates(t.model).values()]
             shown["kept"] = "-".join(map(str, kept))
         self.progress.step(t.step, **shown)
+
+    def tell_epoch(
+        self, losses: dict[str, float], gates: dict[str, Any], *, params: int, target: int | None
+    ) -> None:
+        """Write down the end of a round, with what was measured and what the gates are."""
+        t = self.training
+        self.tell(
+            {
+                "event": "epoch",
+                "phase": t.phase,
+                "epoch": t.epoch + 1,
+                "step": t.step,
+                **losses,
+                **gates,
+                "params": params,
+                "target": target,
+                "seconds": round(self.seconds, 3),
+            }
+        )
 
     def present(self) -> contextlib.AbstractContextManager[None]:
         """Return the context in which eval uses the gates that are open now, fit they or not."""

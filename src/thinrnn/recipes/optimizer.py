@@ -63,12 +63,16 @@ class WeightsAndGates(Optimizer):
             grads: list[Tensor] = [p.grad for p in params]
             if group["weight_decay"]:
                 grads = list(torch._foreach_add(grads, params, alpha=group["weight_decay"]))
-            if group["rule"] == "adam":
-                self._adam(params, grads, group["lr"])
-            else:
-                torch._foreach_sub_(params, torch._foreach_mul(grads, group["lr"]))
-                if self.averaging:
-                    self._average(params)
+            self._apply_(group["rule"], params, grads, group["lr"])
+
+    def _apply_(self, rule: str, params: list[Tensor], grads: list[Tensor], lr: Tensor) -> None:
+        """Change parameters of one group by its rule."""
+        if rule == "adam":
+            self._adam(params, grads, lr)
+        else:
+            torch._foreach_sub_(params, torch._foreach_mul(grads, lr))
+            if self.averaging:
+                self._average(params)
 
     def _adam(self, params: list[Tensor], grads: list[Tensor], lr: Tensor) -> None:
         first, second = self._kept(params, "first"), self._kept(params, "second")

@@ -42,16 +42,6 @@ class Fitting(Loop[Training]):
             "ppl": f"{perplexity(loss):.1f}",
         }
 
-    def tries(self) -> list[str]:
-        t, s = self.training, self.training.settings
-        tries = [f"lr={s.lr / 2:g}"]
-        tries.append(f"clip={s.clip / 2:g}" if s.clip else "clip=0.25")
-        if t.penalty is not None:
-            tries.append(f"gate_lr={s.gate_lr / 2:g}")
-        if s.precision != "float32" and t.streams.is_cuda:
-            tries.append("precision=float32")
-        return tries
-
     def end_epoch(self) -> None:
         """Validate, decide what follows from it, remove closed neurons, write it down."""
         t, s = self.training, self.training.settings
@@ -70,22 +60,13 @@ class Fitting(Loop[Training]):
             gates, params = gate_state(t.model), params_kept(t.model)
         if t.penalty is not None and s.shrink:
             t.shrink()
-        self.tell(
-            {
-                "event": "epoch",
-                "phase": t.phase,
-                "epoch": t.epoch + 1,
-                "step": t.step,
-                "train_loss": train_loss,
-                "valid_loss": valid_loss,
-                "valid_perplexity": perplexity(valid_loss),
-                "penalty": penalty,
-                **gates,
-                "params": params,
-                "target": params_wanted(t.penalty),
-                "seconds": round(self.seconds, 3),
-            }
-        )
+        losses = {
+            "train_loss": train_loss,
+            "valid_loss": valid_loss,
+            "valid_perplexity": perplexity(valid_loss),
+            "penalty": penalty,
+        }
+        self.tell_epoch(losses, gates, params=params, target=params_wanted(t.penalty))
         sizes = f"  kept {'-'.join(map(str, gates['kept'].values()))}" if gates["kept"] else ""
         self.progress.line(
             f"{t.phase:<8} epoch {t.epoch + 1:>3}/{s.epochs}  train {train_loss:.3f}  "

@@ -23,6 +23,8 @@ class Fitting(Loop[Training]):
     No round is chosen by its score: dev is what the paper reports.
     """
 
+    usual_clip = 5.0
+
     def __init__(
         self,
         training: Training,
@@ -42,19 +44,10 @@ class Fitting(Loop[Training]):
     def shown(self, loss: float) -> dict[str, str]:
         return {"loss": f"{loss:.3f}"}
 
-    def tries(self) -> list[str]:
-        t, s = self.training, self.training.settings
-        tries = [f"lr={s.lr / 2:g}", f"clip={s.clip / 2 if s.clip else 5.0:g}"]
-        if t.penalty is not None:
-            tries.append(f"gate_lr={s.gate_lr / 2:g}")
-        if s.precision != "float32" and t.batches.device.type == "cuda":
-            tries.append("precision=float32")
-        return tries
-
     def end_epoch(self) -> None:
         """Score dev with the averaged weights, remove closed neurons, write it down."""
         t = self.training
-        train_loss, penalty = t.epoch_means()
+        train_loss, penalty = t.means.of_round()
         if not t.is_finite():
             self.diverged()
         if isinstance(t.penalty, Lasso):
@@ -66,24 +59,15 @@ class Fitting(Loop[Training]):
             t.shrink()
         with t.optimizer.averaged():
             t.best = weights_of(t.model, t.penalty)
-        self.tell(
-            {
-                "event": "epoch",
-                "phase": t.phase,
-                "epoch": t.epoch + 1,
-                "step": t.step,
-                "train_loss": train_loss,
-                "valid_loss": reached.loss,
-                "valid_perplexity": boundary_perplexity(reached.loss),
-                "em": reached.em,
-                "f1": reached.f1,
-                "penalty": penalty,
-                **gates,
-                "params": params,
-                "target": params_wanted(t.penalty),
-                "seconds": round(self.seconds, 3),
-            }
-        )
+        losses = {
+            "train_loss": train_loss,
+            "valid_loss": reached.loss,
+            "valid_perplexity": boundary_perplexity(reached.loss),
+            "em": reached.em,
+            "f1": reached.f1,
+            "penalty": penalty,
+        }
+        self.tell_epoch(losses, gates, params=params, target=params_wanted(t.penalty))
         sizes = f"  kept {'-'.join(map(str, gates['kept'].values()))}" if gates["kept"] else ""
         self.progress.line(
             f"{t.phase:<8} step {t.step:>6}/{self.total}  train {train_loss:.3f}  "

@@ -19,35 +19,27 @@ class MovingAverage(WeightsAndGates):
         weights: list[nn.Parameter],
         gates: list[nn.Parameter],
         *,
-        rule: str,
-        lr: float,
-        gate_lr: float,
-        weight_decay: float = 0.0,
         decay: float,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            weights, gates, rule=rule, lr=lr, gate_lr=gate_lr, weight_decay=weight_decay
-        )
+        super().__init__(weights, gates, **options)
         self.decay = decay
         for p in weights:
             self.state[p]["average"] = p.detach().clone()
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
-        self.steps += 1
-        for group in self.param_groups:
-            params = [p for p in group["params"] if p.grad is not None]
-            if not params:
-                continue
-            grads: list[Tensor] = [p.grad for p in params]
-            if group["weight_decay"]:
-                grads = list(torch._foreach_add(grads, params, alpha=group["weight_decay"]))
-            update = self._adam if group["rule"] == "adam" else self._adadelta
-            update(params, grads, group["lr"])
+        super().step()
         weights: list[Tensor] = list(self.weights)
         averages: list[Tensor] = [self.state[p]["average"] for p in weights]
         torch._foreach_mul_(averages, self.decay)
         torch._foreach_add_(averages, weights, alpha=1 - self.decay)
+
+    def _apply_(self, rule: str, params: list[Tensor], grads: list[Tensor], lr: Tensor) -> None:
+        if rule == "adadelta":
+            self._adadelta(params, grads, lr)
+        else:
+            super()._apply_(rule, params, grads, lr)
 
     def _adadelta(self, params: list[Tensor], grads: list[Tensor], lr: Tensor) -> None:
         squares, changes = self._kept(params, "second"), self._kept(params, "changes")

@@ -25,7 +25,7 @@ def dense_adadelta() -> Settings:
 
 def iss() -> Settings:
     """The ISS row: group lasso instead of gates."""
-    return Settings(phases=("gated",), target_params=None, lasso=1e-4, small_dropout=0.1)
+    return Settings(phases=("gated",), target_params=None, lasso=1e-3, small_dropout=0.1)
 
 
 def paper() -> Settings:

@@ -21,6 +21,7 @@ from thinrnn.recipes.language_model.training import (
     set_weights_,
     weights_of,
 )
+from thinrnn.recipes.means import Means
 from thinrnn.recipes.schedule import lr_factor
 from thinrnn.recipes.squad.batches import Batches, shuffled, usable
 from thinrnn.recipes.squad.evaluate import span_loss
@@ -56,10 +57,7 @@ class Training:
         self.step = self.epoch = 0  # an epoch is a round of `eval_every` steps
         self.passes = self.place = 0  # over the questions, and in the present pass
         self.order: list[Tensor] = []
-        # Sums of loss and penalty since the round began, and since the last log.
-        self.epoch_sums = torch.zeros(2, device=batches.device)
-        self.log_sums = torch.zeros(2, device=batches.device)
-        self.epoch_begin = self.log_begin = 0
+        self.means = Means(batches.device)
         self.lr = 0.0
         self.fold_difference = 0.0  # of the logits, when the gates went into the weights
         self.best: dict[str, Any] | None = None
@@ -95,6 +93,7 @@ class Training:
                 self.graphs.clear()
         inputs = (*batch.inputs, answer)
         self._step_for(inputs)(*inputs)
+        self.means.count()
         self.step += 1
 
     def _next_questions(self) -> Tensor:
@@ -135,16 +134,12 @@ class Training:
         self.optimizer.step()
         if isinstance(self.penalty, Lasso):
             self.penalty.threshold_()
-        sums = torch.stack([loss.detach(), penalty.detach()])
-        self.epoch_sums += sums
-        self.log_sums += sums
+        self.means.add(loss, penalty)
 
     def begin_epoch(self) -> None:
-        """Begin the next round with empty sums."""
+        """Begin the next round."""
         self.epoch += 1
-        self.epoch_begin = self.log_begin = self.step
-        self.epoch_sums.zero_()
-        self.log_sums.zero_()
+        self.means.begin_round()
 
     def shrink(self) -> None:
         """Remove closed neurons from the model and from the optimizer's state."""
@@ -169,47 +164,36 @@ class Training:
 
     def take_log(self) -> tuple[float, float]:
         """Return mean loss and penalty since the last call; waits for the device."""
-        loss, penalty = (self.log_sums / max(1, self.step - self.log_begin)).tolist()
-        self.log_sums.zero_()
-        self.log_begin = self.step
-        return loss, penalty
-
-    def epoch_means(self) -> tuple[float, float]:
-        """Return mean loss and penalty since the round began; waits for the device."""
-        loss, penalty = (self.epoch_sums / max(1, self.step - self.epoch_begin)).tolist()
-        return loss, penalty
+        return self.means.since_log()
 
     def is_finite(self) -> bool:
         """True while losses and weights are numbers; waits for the device."""
-        return all_finite([self.epoch_sums, *self.model.parameters()])
+        return all_finite([self.means.sums, *self.model.parameters()])
 
     def snapshot(self) -> dict[str, Any]:
         """Return everything that the next steps depend on."""
         return {
             "model": weights_of(self.model, self.penalty),
             "optimizer": self.optimizer.snapshot(names_of(self.model)),
-            "epoch_sums": self.epoch_sums,
-            "log_sums": self.log_sums,
+            "means": self.means.snapshot(),
             "best": self.best,
+            "plain": {name: getattr(self, name) for name in _PLAIN},
             "random": random_state(),
-            **{name: getattr(self, name) for name in _PLAIN},
         }
 
     def restore_(self, saved: dict[str, Any]) -> None:
         """Go on from a snapshot; the model is as it was built, not yet cut."""
         set_weights_(self.model, self.penalty, saved["model"])
         self.optimizer.restore_(saved["optimizer"], names_of(self.model))
-        self.epoch_sums.copy_(saved["epoch_sums"])
-        self.log_sums.copy_(saved["log_sums"])
+        self.means.restore_(saved["means"])
         self.best = saved["best"]
-        for name in _PLAIN:
-            setattr(self, name, saved[name])
+        vars(self).update(saved["plain"])
         if self.place:
             self.order = self._order()
         set_random_state_(saved["random"])
 
 
-_PLAIN = ("step", "epoch", "passes", "place", "epoch_begin", "log_begin", "fold_difference")
+_PLAIN = ("step", "epoch", "passes", "place", "fold_difference")
 
 
 def questions_of(settings: Settings, data: Prepared) -> Tensor:

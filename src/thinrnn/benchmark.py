@@ -14,10 +14,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from thinrnn.bench.clock import Clock
 from thinrnn.errors import ExampleError
 from thinrnn.tree import call_arguments, tensors_in
-
-SHORTEST = 1e-3  # seconds; quicker calls are timed several at a time
 
 
 @dataclass(frozen=True)
@@ -89,29 +88,22 @@ def benchmark(
     args, kwargs = call_arguments(example)
     on_gpu = any(tensor.is_cuda for tensor in tensors_in((args, kwargs)))
 
-    def clock(model: Callable[..., Any], calls: int) -> float:
-        began = time.perf_counter()
-        for _ in range(calls):
-            model(*args, **kwargs)
-        if on_gpu:
-            torch.cuda.synchronize()
-        return (time.perf_counter() - began) / calls
+    def call(name: str) -> Callable[[], Any]:
+        return lambda: models[name](*args, **kwargs)
 
     with _threads(threads), _eval_mode(models), torch.inference_mode():
-        calls: dict[str, int] = {}
         for name, model in models.items():
             try:
-                clock(model, 2)  # the first calls allocate and choose kernels
+                model(*args, **kwargs)
             except Exception as error:
                 raise ExampleError(f"'{name}' does not run on the example: {error}") from error
-            calls[name] = max(1, int(SHORTEST / clock(model, 1)))
-        samples: dict[str, list[float]] = {name: [] for name in models}
-        began, done, names = time.perf_counter(), 0, list(models)
-        while done < rounds or time.perf_counter() - began < seconds * len(models):
-            for name in names[done % len(names) :] + names[: done % len(names)]:
-                samples[name].append(clock(models[name], calls[name]) * 1000)
-            done += 1
-    timings = {name: _timing(times, calls[name]) for name, times in samples.items()}
+        after = torch.cuda.synchronize if on_gpu else lambda: None
+        clock = Clock({name: call(name) for name in models}, after=after)
+        found: list[dict[str, float]] = []
+        began = time.perf_counter()
+        while len(found) < rounds or time.perf_counter() - began < seconds * len(models):
+            found.append(clock.round())
+    timings = {name: _timing([one[name] for one in found], clock.repeats[name]) for name in models}
     return Benchmark(timings, threads)
 
 

@@ -1,39 +1,81 @@
 """thinrnn bench: models timed side by side."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from thinrnn.bench.wanted import Wanted
 from thinrnn.cli.options import Json
+
+if TYPE_CHECKING:
+    from thinrnn.cli.find_model import Found
 
 
 def bench(
     paths: Annotated[list[Path], typer.Argument(help="Run folders, or folders with models.")],
     batch: Annotated[int, typer.Option(min=1, help="Streams side by side.")] = 10,
     steps: Annotated[int, typer.Option(min=1, help="Steps per stream and call.")] = 30,
-    threads: Annotated[int, typer.Option(min=1, help="CPU threads.")] = 1,
+    shape: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="BATCHxSTEPS",
+            help="Instead of --batch and --steps, once or more; 1x1 is a stream, with warm caches "
+            "and with cold ones.",
+        ),
+    ] = None,
+    threads: Annotated[str, typer.Option(help="CPU threads; several as in 1,2.")] = "1",
+    runtimes: Annotated[
+        str | None,
+        typer.Option(help="Some of eager,compiled,onnx,int8, or all; without it, eager."),
+    ] = None,
+    dense: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHAPE",
+            help="Size of the dense model where there is none, like 1500-1500-1500; it is "
+            "untrained. Without it, the size that recipe.json tells.",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
     seconds: Annotated[float, typer.Option(min=0, help="How long to time each model.")] = 3.0,
     json: Json = False,
 ) -> None:
-    """Time models on the CPU in one process, interleaved; medians, spread and ratios."""
+    """Time models on the CPU, interleaved; medians, spread and ratios.
+
+    With --runtimes, --shape, --dense, --out or several --threads, language models are compared
+    across runtimes, each runtime in a process of its own, with file size and memory.
+    """
+    from thinrnn.run import InputError
+
+    counts = threads.split(",")
+    if not all(count.isdigit() and int(count) for count in counts):
+        raise InputError(f"--threads is '{threads}', but must be numbers above 0 like 1,2.")
+    numbers = [int(count) for count in counts]
+    if runtimes or shape or dense or out or len(numbers) > 1:
+        from thinrnn.bench.full import parse_runtimes, parse_shapes
+
+        shapes = parse_shapes(shape or [f"{batch}x{steps}"])
+        wanted = Wanted(parse_runtimes(runtimes or "eager"), numbers, shapes, seconds)
+        _compare(paths, wanted, dense, out, json)
+    else:
+        _time(paths, batch, steps, numbers[0], seconds, json)
+
+
+def _time(
+    paths: list[Path], batch: int, steps: int, threads: int, seconds: float, json: bool
+) -> None:
     import dataclasses
 
     from thinrnn import recipes
     from thinrnn.benchmark import benchmark
-    from thinrnn.cli.find_model import find_models
     from thinrnn.cli.output import progress, show
     from thinrnn.run.environment import environment
 
-    found = [model for path in paths for model in find_models(path)]
-    several = len(paths) > 1
-    loaded = {}
-    for model in found:
-        name = model.kind
-        if several:
-            name = f"{model.folder.parent.name}/{name}" if model.run else str(model.folder)
-        name = name if name not in loaded else str(model.folder)
-        loaded[name] = recipes.part(model.recipe, "load").load_model(model.folder)
+    loaded = {
+        name: recipes.part(model.recipe, "load").load_model(model.folder)
+        for name, model in _named(paths).items()
+    }
     example = next(iter(loaded.values())).example(batch, steps)
     with progress(json) as shown:
         shown.line(f"timing {len(loaded)} models, about {seconds * len(loaded):.0f} s")
@@ -52,3 +94,38 @@ def bench(
     title = f"batch {batch}, {steps} steps, {threads} thread{'s' if threads > 1 else ''}"
     last = f"timed {len(loaded)} models, nothing written; next: thinrnn report {paths[0]}"
     show(result, f"{title}\n{timing}", last, as_json=json)
+
+
+def _compare(
+    paths: list[Path], wanted: Wanted, dense: str | None, out: Path | None, json: bool
+) -> None:
+    from thinrnn.bench.full import compare_folders
+    from thinrnn.bench.table import tables
+    from thinrnn.cli.output import progress, show
+    from thinrnn.run import InputError
+    from thinrnn.run.files import write_json
+
+    found = _named(paths)
+    for name, model in found.items():
+        if model.recipe != "language_model":
+            raise InputError(f"{name} is no language model: bench it without other options.")
+    folders = {name: model.folder for name, model in found.items()}
+    with progress(json) as shown:
+        result = compare_folders(folders, wanted, dense=dense, progress=shown)
+    last = f"timed {len(result['models'])} models, nothing written; --out FILE.json keeps all this"
+    if out is not None:
+        write_json(out, result)
+        last = f"wrote {out}"
+    show(result, tables(result), last, as_json=json)
+
+
+def _named(paths: list[Path]) -> "dict[str, Found]":
+    from thinrnn.cli.find_model import find_models
+
+    named = {}
+    for model in [model for path in paths for model in find_models(path)]:
+        name = model.kind
+        if len(paths) > 1:
+            name = f"{model.folder.parent.name}/{name}" if model.run else str(model.folder)
+        named[name if name not in named else str(model.folder)] = model
+    return named

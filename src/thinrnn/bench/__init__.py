@@ -1,0 +1,1 @@
+"""Models compared across runtimes, threads and shapes: time, memory and file size."""

@@ -1,0 +1,70 @@
+"""The models to compare, each in a folder with all the files that the runtimes read."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from thinrnn.bench.runtimes import FILES
+from thinrnn.recipes.language_model.export import export_model
+from thinrnn.recipes.language_model.load import load_model, save_model
+from thinrnn.recipes.language_model.model import LanguageModel
+from thinrnn.recipes.model_folder import read_table
+from thinrnn.run.errors import InputError
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model that is timed: where PyTorch finds it, where ONNX Runtime does, and its size."""
+
+    name: str
+    folder: Path
+    files: Path
+    size: dict[str, Any]
+
+    def place(self, runtime: str) -> Path:
+        return self.files if runtime in FILES else self.folder
+
+    def bytes(self, runtime: str) -> int:
+        """Return what the file takes, or in PyTorch the weights in float32."""
+        if runtime in FILES:
+            return (self.files / FILES[runtime]).stat().st_size
+        return int(self.size["bytes"])
+
+
+def make_candidate(name: str, folder: Path, files: Path, runtimes: list[str]) -> Candidate:
+    """Return a model with the files that its runtimes need, written into a folder for them."""
+    from thinrnn.count import count
+    from thinrnn.export import quantize_onnx
+
+    loaded = load_model(folder)
+    counted = count(loaded.model, loaded.example(1, 1))
+    size = {key: getattr(counted, key) for key in ("params", "weights", "macs", "bytes")}
+    files.mkdir(parents=True, exist_ok=True)
+    if set(runtimes) & set(FILES):
+        exported = export_model(folder, files / FILES["onnx"])
+        size["onnx_difference"] = exported.difference
+    if "int8" in runtimes:
+        quantize_onnx(files / FILES["onnx"], files / FILES["int8"])
+    return Candidate(name, folder, files, size)
+
+
+def build_dense(like: Path, folder: Path, shape: str | None) -> Path:
+    """Write an untrained dense model, of the shape that a small one was cut from or a given one.
+
+    Weights take the same time whatever they are, so an untrained model is timed like a trained one.
+    """
+    arguments = dict(read_table(like / "recipe.json")["model"])
+    if shape is not None:
+        embedding, *hidden = parse_shape(shape)
+        arguments |= {"embedding": embedding, "hidden": hidden}
+    arguments["hidden"] = tuple(arguments["hidden"])
+    save_model(LanguageModel(**arguments), folder, arguments, load_model(like).vocabulary)
+    return folder
+
+
+def parse_shape(text: str) -> list[int]:
+    """Return the sizes of "1500-1500-1500": embedding, then one or more layers."""
+    sizes = text.split("-")
+    if len(sizes) < 2 or not all(size.isdigit() and int(size) for size in sizes):
+        raise InputError(f"'{text}' is no shape: write embedding and layers like 1500-1500-1500.")
+    return [int(size) for size in sizes]

@@ -1,0 +1,138 @@
+"""Models, runtimes, threads and shapes against each other.
+
+Every runtime has a process; all of them are asked in turn for a few rounds, in which the process
+times its models in turn. A machine that is busy for a while is busy for all of them.
+"""
+
+import contextlib
+import statistics
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from thinrnn.bench.candidates import Candidate
+from thinrnn.bench.child import BenchError, Child
+from thinrnn.bench.wanted import Wanted
+from thinrnn.run.progress import Progress
+
+ROUNDS = 3  # of a process before the next one has its turn
+
+
+@dataclass
+class Compared:
+    """What was measured, and why the rest was not."""
+
+    cases: list[dict[str, Any]] = field(default_factory=list)
+    memory: list[dict[str, Any]] = field(default_factory=list)
+    skipped: list[dict[str, Any]] = field(default_factory=list)
+
+    def skip(self, runtime: str, threads: int, why: str, progress: Progress) -> None:
+        self.skipped.append({"runtime": runtime, "threads": threads, "reason": why})
+        progress.line(f"{runtime} skipped: {why}")
+
+
+def compare(candidates: list[Candidate], wanted: Wanted, progress: Progress) -> Compared:
+    """Return times, memory and file sizes of the candidates in all runtimes."""
+    found = Compared()
+    for threads in wanted.threads:
+        _time_all(candidates, wanted, threads, found, progress)
+    for case in found.cases:
+        _add_ratios(case, found.cases)
+    _measure_memory(candidates, wanted, found, progress)
+    return found
+
+
+def _time_all(
+    candidates: list[Candidate], wanted: Wanted, threads: int, found: Compared, progress: Progress
+) -> None:
+    with contextlib.ExitStack() as open_children:
+        children: dict[str, Child] = {}
+        for runtime in wanted.runtimes:
+            child = open_children.enter_context(Child(threads))
+            places = {one.name: str(one.place(runtime).resolve()) for one in candidates}
+            try:
+                child.ask("load", runtime=runtime, threads=threads, folders=places)
+                children[runtime] = child
+            except BenchError as error:
+                found.skip(runtime, threads, str(error), progress)
+        for batch, steps, cold in wanted.settings:
+            caches = "cold" if cold else "warm"
+            progress.line(f"timing {batch} x {steps}, {caches} caches, on {threads}")
+            at = {"batch": batch, "steps": steps, "cold": cold}
+            for runtime in list(children):
+                try:
+                    children[runtime].ask("time", rounds=1, **at)  # compiles, allocates, warms up
+                except BenchError as error:
+                    found.skip(runtime, threads, f"{batch} x {steps}: {error}", progress)
+                    children.pop(runtime).close()
+            samples = _samples(children, wanted, len(candidates), at)
+            for runtime, (times, repeats) in samples.items():
+                case = {"runtime": runtime, "threads": threads, "batch": batch, "steps": steps}
+                models = {name: describe(times[name], repeats[name]) for name in times}
+                found.cases.append({**case, "caches": caches, "models": models})
+
+
+def _samples(
+    children: dict[str, Child], wanted: Wanted, models: int, at: dict[str, Any]
+) -> dict[str, tuple[dict[str, list[float]], dict[str, int]]]:
+    found: dict[str, tuple[dict[str, list[float]], dict[str, int]]] = {}
+    began, done = time.perf_counter(), 0
+    enough = wanted.seconds * models * len(children)
+    while children and (done < wanted.passes or time.perf_counter() - began < enough):
+        for runtime, child in children.items():
+            answer = child.ask("time", rounds=ROUNDS, **at)
+            times, _ = found.setdefault(runtime, ({}, answer["repeats"]))
+            for name, some in answer["milliseconds"].items():
+                times.setdefault(name, []).extend(some)
+        done += 1
+    return found
+
+
+def describe(times: list[float], repeats: int) -> dict[str, Any]:
+    """Return median and quartiles of milliseconds per call."""
+    lower, median, upper = statistics.quantiles(times, n=4, method="inclusive")
+    return {"median": median, "lower": lower, "upper": upper, "calls": len(times) * repeats}
+
+
+def _add_ratios(case: dict[str, Any], cases: list[dict[str, Any]]) -> None:
+    """Say how many times faster each model is than the first one here and in other runtimes."""
+    alike = ("threads", "batch", "steps", "caches")
+    same = [one for one in cases if all(one[key] == case[key] for key in alike)]
+    for model in case["models"].values():
+        for other in same:
+            first = next(iter(other["models"].values()))
+            ratio = first["median"] / model["median"]
+            if other is case:
+                model["speedup"] = ratio
+            elif other["runtime"] in ("eager", "onnx"):
+                model[f"speedup_over_{other['runtime']}"] = ratio
+
+
+def _measure_memory(
+    candidates: list[Candidate], wanted: Wanted, found: Compared, progress: Progress
+) -> None:
+    progress.line("measuring memory, one process for each model and runtime")
+    skipped = {one["runtime"] for one in found.skipped}
+    for runtime in wanted.runtimes:
+        if runtime in skipped:
+            continue
+        first: dict[str, Any] = {}
+        for one in candidates:
+            entry: dict[str, Any] = {
+                "runtime": runtime,
+                "model": one.name,
+                "bytes": one.bytes(runtime),
+            }
+            # the compiler's own memory would hide the model's
+            if runtime != "compiled":
+                with Child(1) as child:
+                    entry |= child.ask(
+                        "memory",
+                        runtime=runtime,
+                        threads=1,
+                        folder=str(one.place(runtime).resolve()),
+                        shapes=wanted.shapes,
+                    )
+            first = first or entry
+            entry["bytes_ratio"] = first["bytes"] / entry["bytes"]
+            found.memory.append(entry)

@@ -24,6 +24,7 @@ SIX = tuple(
     for layer in ("modelling1", "modelling2", "output")
     for direction in ("fwd", "bwd")
 )
+Words = tuple[Tensor, Tensor, Tensor]  # vectors, characters, and which are no padding
 FAR = -1e4  # the logit of padding; finite in every precision
 
 
@@ -192,31 +193,47 @@ class BiDAF(nn.Module):
         question: Tensor,
         question_characters: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        context, question = context.t(), question.t()  # time comes first from here on
-        h_mask, u_mask = context != 0, question != 0
+        return self.read(
+            (self.vectors(context), context_characters, context != 0),
+            (self.vectors(question), question_characters, question != 0),
+        )
+
+    def vectors(self, rows: Tensor) -> Tensor:
+        """Return the vectors of words, trained ones or GloVe's."""
+        trained = self.words.num_embeddings
+        own = self.words(rows.clamp(max=trained - 1))
+        given = F.embedding((rows - trained).clamp(min=0), self.glove)
+        return torch.where((rows < trained).unsqueeze(-1), own, given)
+
+    def read(self, context: Words, question: Words) -> tuple[Tensor, Tensor]:
+        """Return the logits from vectors (B, T, D), characters (B, T, L) and masks (B, T)."""
+        h_mask, u_mask = context[2].t(), question[2].t()  # time comes first from here on
         order = reading_order(h_mask)
-        h = self.encoder(self.embed(context, context_characters), order)  # (T, B, 2 hidden)
-        u = self.encoder(self.embed(question, question_characters), reading_order(u_mask))
+        h = self.encoder(self.embed(*context[:2]), order)  # (T, B, 2 hidden)
+        u = self.encoder(self.embed(*question[:2]), reading_order(u_mask))
         p = self.attention(h, u, h_mask, u_mask)  # (T, B, 8 hidden)
         g = self.modelling2(self.modelling1(p, order), order)
         start = self.start(self.dropout(torch.cat([g, p], -1))).squeeze(-1)
-        start = start.float().masked_fill(~h_mask, FAR).t()  # (B, T)
+        start = logits(start, h_mask)  # (B, T)
         weights = torch.softmax(start, -1).to(g.dtype).unsqueeze(1)
         a = (weights @ g.transpose(0, 1)).transpose(0, 1)  # (1, B, 2 six)
         m = self.output(torch.cat([p, g, a.expand_as(g), g * a], -1), order)
         end = self.end(self.dropout(torch.cat([m, p], -1))).squeeze(-1)
-        return start, end.float().masked_fill(~h_mask, FAR).t()
+        return start, logits(end, h_mask)
 
-    def embed(self, rows: Tensor, characters: Tensor) -> Tensor:
-        """Return (T, B, vector + filters) for words (T, B) and their characters (B, T, L)."""
-        trained = self.words.num_embeddings
-        own = self.words(rows.clamp(max=trained - 1))
-        given = F.embedding((rows - trained).clamp(min=0), self.glove)
-        vectors = torch.where((rows < trained).unsqueeze(-1), own, given)
-        letters = self.character_dropout(self.characters(characters.transpose(0, 1)))
+    def embed(self, vectors: Tensor, characters: Tensor) -> Tensor:
+        """Return (T, B, D + filters) from the vectors (B, T, D) and characters (B, T, L)."""
+        vectors, characters = vectors.transpose(0, 1), characters.transpose(0, 1)
+        letters = self.character_dropout(self.characters(characters))  # (T, B, L, c)
         letters = self.conv(letters.flatten(0, 1).transpose(1, 2))  # (T B, filters, L')
-        spelled = F.relu(letters.amax(-1)).view(*rows.shape, -1)
+        spelled = F.relu(letters.amax(-1)).view(*vectors.shape[:2], -1)
         return self.highway(torch.cat([spelled, vectors.to(spelled.dtype)], -1))
+
+
+def logits(x: Tensor, mask: Tensor) -> Tensor:
+    """Return (B, T) from (T, B), in float32 at least; padding is out of the question."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    return wide.masked_fill(~mask, FAR).t()
 
 
 def best_spans(start: Tensor, end: Tensor, most: int | None = None) -> tuple[Tensor, Tensor]:

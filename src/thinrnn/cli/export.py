@@ -27,15 +27,9 @@ def export(
     from thinrnn import recipes
     from thinrnn.cli.find_model import find_model
     from thinrnn.cli.output import progress, show
-    from thinrnn.run import InputError
 
     found = find_model(path, kind)
-    try:
-        recipe = recipes.part(found.recipe, "export")
-    except ModuleNotFoundError:
-        raise InputError(
-            f"models of '{found.recipe}' have no command for this: use thinrnn.export_onnx."
-        ) from None
+    recipe = recipes.part(found.recipe, "export")
     summary = (found.run.summary(found.kind) or {}) if found.run is not None else {}
     about = {k: v for k, v in summary.items() if k.endswith("_perplexity") and v is not None}
     with progress(json) as shown:

@@ -62,7 +62,7 @@ def four_warps() -> Callable:
     """The persistent kernels with half as many warps: fewer wait for one another."""
 
     def highway(*arguments: Any) -> Tensor:
-        from thinrnn.rhn_persistent import Whole
+        from thinrnn.rhn_persistent_triton import Whole
 
         return FUSED(*arguments, kernels=Whole(0, warps=4))
 

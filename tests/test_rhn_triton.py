@@ -41,7 +41,7 @@ def test_pointwise_kernels_give_what_the_reference_gives(width, dropped, dtype):
 )
 def test_whole_steps_give_what_the_reference_gives(width, at_once, depth, dropped):
     """Programs are interpreted one after the other, so only a single one may run several steps."""
-    from thinrnn.rhn_persistent import Whole
+    from thinrnn.rhn_persistent_triton import Whole
 
     leaves, mask = case(2, 2, 4, width, depth, dropped, torch.float64)
     expected = outputs_and_gradients(rhn.highway, leaves, mask)

@@ -104,12 +104,12 @@ def choose(from_x: Tensor, wanted: str = "") -> Kernels:
     """Return the kernels for these values: those that are wanted, if they can run, else simpler."""
     if from_x.is_cuda:
         try:
-            from thinrnn import rhn_persistent, rhn_triton
+            from thinrnn import rhn_persistent_triton, rhn_triton
         except ImportError:  # no Triton
             return rhn_pointwise.Loop(rhn_pointwise)
         at_once = {"step": 1, "persistent": 0}.get(wanted or WANTED)
-        if at_once is not None and rhn_persistent.fits(from_x):
-            return rhn_persistent.Whole(at_once)
+        if at_once is not None and rhn_persistent_triton.fits(from_x):
+            return rhn_persistent_triton.Whole(at_once)
         return rhn_pointwise.Loop(rhn_triton)
     return rhn_pointwise.Loop(rhn_pointwise)
 

@@ -115,7 +115,7 @@ def test_texts_that_are_not_given_are_asked_for(tmp_path):
         load_text(Settings())
     with pytest.raises(InputError, match="no validation text: give --valid FILE"):
         load_text(write(tmp_path, train=GOOD))
-    with pytest.raises(InputError, match="Is a directory"):
+    with pytest.raises(InputError, match="is a folder"):
         load_text(changed(Settings(), [f"train={tmp_path}", f"valid={tmp_path}"]))
 
 

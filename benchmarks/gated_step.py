@@ -10,12 +10,14 @@ Dense and gated steps alternate, so that a noisy machine cannot favour one; medi
 import argparse
 import json
 import platform
+import shlex
 import statistics
-import time
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from steps import in_graph, milliseconds
 from torch import Tensor, nn
 
 import thinrnn
@@ -51,30 +53,6 @@ def make_step(model: nn.Module, tokens: Tensor, penalty: Callable[[], Tensor] | 
         optimizer.step()
 
     return step
-
-
-def in_graph(step: Callable) -> Callable:
-    """Return the step as one CUDA graph."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
-
-
-def milliseconds(step: Callable, device: str) -> float:
-    if device == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    step()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return 1000 * (time.perf_counter() - start)
 
 
 def main() -> None:
@@ -113,7 +91,7 @@ def main() -> None:
     medians = {name: statistics.median(values) for name, values in times.items()}
     result = {
         "what": "training step with gates against the same step without",
-        "command": f"python benchmarks/gated_step.py --device {device}",
+        "command": shlex.join(["python", *sys.argv]),
         "model": {"words": options.words, "size": options.size, "layers": 2},
         "batch": batch,
         "steps": steps,

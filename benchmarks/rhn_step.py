@@ -13,13 +13,13 @@ import functools
 import json
 import platform
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from steps import in_graph, milliseconds
 from torch import Tensor, nn
 
 import thinrnn
@@ -123,30 +123,6 @@ def make_step(options: argparse.Namespace, highway: Callable) -> Callable:
         optimizer.step()
 
     return step
-
-
-def in_graph(step: Callable) -> Callable:
-    """Return the step as one CUDA graph."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
-
-
-def milliseconds(step: Callable, device: str) -> float:
-    if device == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    step()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return 1000 * (time.perf_counter() - start)
 
 
 def counts(options: argparse.Namespace) -> dict[str, float]:

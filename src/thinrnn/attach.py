@@ -17,20 +17,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from thinrnn.errors import GateError, PlanError
 from thinrnn.gate import Estimator, Gate, HardConcrete
 from thinrnn.hooks import Gone, remove_hooks_
 from thinrnn.layers import RNNLayer, layer_of
 from thinrnn.pick import Pick, make_picks, set_picks_
-from thinrnn.plan import Plan, named_tensors
+from thinrnn.plan import Plan
+from thinrnn.readers import Reader, find_readers
 from thinrnn.sandbox import copy_module
-from thinrnn.scale import Scratch, scale
+from thinrnn.scale import scale
 from thinrnn.size import Sizes
-
-FULLY_OPEN = 1e4  # log_alpha of a gate that is exactly 1
-AVERAGES = ("ax", "average")  # under these names optimizers keep means of a parameter
 
 
 def attach_(model: nn.Module, plan: Plan, gate: Estimator | None = None) -> nn.Module:
@@ -94,40 +91,11 @@ def param_groups(
     ]
 
 
-class Reader:
-    """One parameter that reads neurons, and all the places where modules hold it."""
-
-    def __init__(self, name: str, dim: int, size: int) -> None:
-        self.name = name
-        self.dim = dim
-        self.groups: list[str] = []
-        self.index = torch.full((size,), -1)  # position -> entry of the groups' gates in a row
-        self.homes: list[tuple[nn.Module, str]] = []
-        self.scratch = Scratch()
-
-    def factors(self, values: dict[str, Tensor]) -> Tensor:
-        """Return the gate of each position along the dimension; 1 where nobody gates it."""
-        rows = [values[group] for group in self.groups]
-        row = rows[0] if len(rows) == 1 else torch.cat(rows)
-        if self.index.device != row.device:
-            self.index = self.index.to(row.device)
-        if self.is_plain(row.numel()):
-            return row
-        return torch.where(self.index < 0, 1.0, row[self.index.clamp(min=0)]).to(row.dtype)
-
-    def is_plain(self, size: int) -> bool:
-        """Whether position i simply belongs to gate i; known without asking the device."""
-        if not hasattr(self, "_plain"):
-            same = len(self.index) == size and bool((self.index.cpu() == torch.arange(size)).all())
-            self._plain = same
-        return self._plain
-
-
 class Attached:
     """The gates of a model, the parameters they act on, and the hooks that apply them."""
 
     def __init__(self, model: nn.Module, plan: Plan, estimator: Estimator) -> None:
-        _readers(model, plan)  # raises, if it does, before the model is changed
+        find_readers(model, plan)  # raises, if it does, before the model is changed
         self.model = model
         self.first_plan = plan  # as attached; `plan` follows the model when it shrinks
         self.plan = plan
@@ -157,7 +125,7 @@ class Attached:
         """Set readers and hooks for a plan: at the start, and after each cut."""
         self.plan = plan
         remove_hooks_(self.model, self._is_own)
-        self.readers = _readers(self.model, plan)
+        self.readers = find_readers(self.model, plan)
         self.of_module: dict[nn.Module, list[Reader]] = defaultdict(list)
         for reader in self.readers:
             for module, _ in reader.homes:
@@ -208,24 +176,6 @@ class Attached:
         # where they were made, and no CUDA graph could be captured on another
         self.last.update({name: value.detach() for name, value in drawn.items()})
         return drawn
-
-    @torch.no_grad()
-    def fold_(self, optimizers: Iterable[Optimizer]) -> None:
-        """Multiply the weights by frozen gates, which are 1 from then on and cost nothing."""
-        values = {name: gate.own_value for name, gate in self.gates.items()}
-        for reader in self.readers:
-            module, name = reader.homes[0]
-            weight = module._parameters.get(name, module._buffers.get(name))
-            assert weight is not None
-            shape = [-1 if d == reader.dim else 1 for d in range(weight.dim())]
-            factors = reader.factors(values).to(weight.dtype).view(shape)
-            weight *= factors
-            for optimizer in optimizers:  # averages of the weight; moments follow by themselves
-                for key, kept in optimizer.state.get(weight, {}).items():
-                    if key in AVERAGES:
-                        kept *= factors
-        for gate in self.gates.values():
-            gate.log_alpha = torch.where(gate.own_value > 0, FULLY_OPEN, gate.log_alpha)
 
     def unfreeze_(self) -> None:
         """Let the gates learn again, from the start where they had been folded away."""
@@ -326,10 +276,7 @@ class Attached:
     ) -> None:
         covered: dict[nn.Module, dict[str, Tensor]] = defaultdict(dict)
         for reader in readers:
-            module, name = reader.homes[0]
-            weight = module._parameters.get(name, module._buffers.get(name))
-            assert weight is not None
-            gated = scale(weight, reader.factors(values), reader.dim, reader.scratch)
+            gated = scale(reader.weight, reader.factors(values), reader.dim, reader.scratch)
             for module, name in reader.homes:
                 if only is None or module is only:
                     covered[module][name] = gated
@@ -393,32 +340,3 @@ def _is_nested(module: nn.Module) -> bool:
         calls += is_call and frame.f_locals.get("self") is module
         frame = frame.f_back  # type: ignore[assignment]
     return calls == 2
-
-
-def _readers(model: nn.Module, plan: Plan) -> list[Reader]:
-    """Return every parameter that has to be gated, tied ones once with all their homes."""
-    tensors = named_tensors(model)
-    readers: dict[tuple[int, int], Reader] = {}
-    for group in plan.groups:
-        for s in group.slices:
-            if s.role != "read":
-                continue
-            tensor = tensors[s.parameter]
-            dim = s.dim % tensor.dim()
-            key = (id(tensor), dim)
-            reader = readers.setdefault(key, Reader(s.parameter, dim, tensor.shape[dim]))
-            if group.name not in reader.groups:
-                reader.groups.append(group.name)
-            positions, neurons = s.index()
-            before = sum(plan[g].size for g in reader.groups[: reader.groups.index(group.name)])
-            reader.index[positions] = neurons + before
-    for (place, _), reader in readers.items():
-        for module in model.modules():
-            for name, held in [*module._parameters.items(), *module._buffers.items()]:
-                if held is not None and id(held) == place:
-                    reader.homes.append((module, name))
-    places = [place for place, _ in readers]
-    twice = [r.name for (place, _), r in readers.items() if places.count(place) > 1]
-    if twice:
-        raise PlanError(f"'{twice[0]}' is read along two dimensions; declare one of them only.")
-    return list(readers.values())

@@ -26,8 +26,8 @@ class _Scale(torch.autograd.Function):
 
             return scale_triton.forward(weight, gate, dtype)
         if weight.is_cuda or weight.numel() <= LARGE:
-            return (weight * _along(gate, weight, dim)).to(dtype)
-        return torch.mul(weight, _along(gate, weight, dim), out=scratch.take(weight))
+            return (weight * along(gate, weight, dim)).to(dtype)
+        return torch.mul(weight, along(gate, weight, dim), out=scratch.take(weight))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -45,7 +45,7 @@ class _Scale(torch.autograd.Function):
             product = grad * weight
             grad_gate = product.sum(others) if others else product  # sum([]) would sum all
         if ctx.needs_input_grad[0]:
-            grad_weight = (grad * _along(gate, weight, ctx.dim)).to(weight.dtype)
+            grad_weight = (grad * along(gate, weight, ctx.dim)).to(weight.dtype)
         return grad_weight, grad_gate, None, None, None
 
 
@@ -56,7 +56,7 @@ def _backward_by_rows(grad: Tensor, weight: Tensor, gate: Tensor) -> tuple[Tenso
     grad_weight = grad if _is_nobody_elses(grad, weight) else torch.empty_like(weight)
     grad_gate = torch.zeros_like(gate)
     rows = max(1, LARGE // weight[0].numel())
-    gates = _along(gate, weight, 1)
+    gates = along(gate, weight, 1)
     others = [d for d in range(weight.dim()) if d != 1]
     for d, w, out in zip(
         grad.split(rows), weight.split(rows), grad_weight.split(rows), strict=True
@@ -115,7 +115,8 @@ def scale(weight: Tensor, gate: Tensor, dim: int, scratch: Scratch | None = None
     return _Scale.apply(weight, gate, dim % weight.dim(), dtype, scratch or Scratch())
 
 
-def _along(gate: Tensor, weight: Tensor, dim: int) -> Tensor:
+def along(gate: Tensor, weight: Tensor, dim: int) -> Tensor:
+    """Return the gates in the shape that multiplies a weight along one dimension."""
     return gate.view([-1 if d == dim else 1 for d in range(weight.dim())])
 
 

@@ -18,6 +18,7 @@ from thinrnn.cut import (
     select,
 )
 from thinrnn.errors import PlanError, ThinRNNError
+from thinrnn.fold import fold_
 from thinrnn.keep import neurons_to_keep
 from thinrnn.plan import named_tensors
 
@@ -36,7 +37,7 @@ def shrink_(model: nn.Module, optimizer: Optimizer | Sequence[Optimizer] | None 
     if removed:
         keep_only_(gated, keep, _listed(optimizer))
     if gated.is_frozen and not gated.is_folded:
-        gated.fold_(_listed(optimizer))
+        fold_(gated, _listed(optimizer))
     return removed
 
 

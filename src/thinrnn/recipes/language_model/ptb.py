@@ -173,41 +173,40 @@ def _from_scratch(settings: Settings, shape: tuple[int, tuple[int, ...]]) -> Set
     )
 
 
-def _preset(
-    name: str, summary: str, settings: Callable[[], Settings], expected: str = ""
-) -> Preset:
+def preset(name: str, summary: str, settings: Callable[[], Settings], expected: str = "") -> Preset:
+    """Return a preset that is trained on the Penn Treebank."""
     return Preset(f"ptb-{name}", "language_model", summary, settings, expected, corpus="ptb")
 
 
 # `expected` is valid / test perplexity and weights, written here by hand from results/ptb-*.json;
 # a test compares the two.
 PRESETS = (
-    _preset("dense-sgd", "the paper's dense LSTM, plain SGD", dense_sgd),
-    _preset(
+    preset("dense-sgd", "the paper's dense LSTM, plain SGD", dense_sgd),
+    preset(
         "dense-ntasgd",
         "the same under the schedule of the pruned one",
         dense_ntasgd,
         "77.44 / 75.36, 66.0M weights",
     ),
-    _preset("iss", "group lasso on the same model (ISS)", iss),
-    _preset(
+    preset("iss", "group lasso on the same model (ISS)", iss),
+    preset(
         "paper",
         "neuron selection down to 6.16M weights, and its control",
         paper,
         "79.89 / 76.64, 6.15M weights",
     ),
-    _preset("paper-scratch", "the shape of ptb-paper from scratch", paper_scratch),
+    preset("paper-scratch", "the shape of ptb-paper from scratch", paper_scratch),
     *(
-        _preset(
+        preset(
             f"ablation-{k}",
             f"fixed penalties, multiples {k},1,1,1 (the paper's table 2)",
             functools.partial(ablation, k),
         )
         for k in range(1, 6)
     ),
-    _preset("gru", "a GRU down to 6.16M weights, and its control", gru),
-    _preset("rnn", "a plain RNN down to 6.16M weights, and its control", rnn),
-    _preset("thin", "our best recipe at 6.16M weights, and its control", thin),
-    _preset("thin-scratch", "the shape of ptb-thin from scratch", thin_scratch),
-    _preset("tiny", "our best recipe at 2.5M weights, and its control", tiny),
+    preset("gru", "a GRU down to 6.16M weights, and its control", gru),
+    preset("rnn", "a plain RNN down to 6.16M weights, and its control", rnn),
+    preset("thin", "our best recipe at 6.16M weights, and its control", thin),
+    preset("thin-scratch", "the shape of ptb-thin from scratch", thin_scratch),
+    preset("tiny", "our best recipe at 2.5M weights, and its control", tiny),
 )

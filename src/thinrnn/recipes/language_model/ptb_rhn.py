@@ -6,9 +6,8 @@ rate is 35 times as large, and its clipping, decay and group lasso are 1/35 of w
 
 import dataclasses
 import functools
-from collections.abc import Callable
 
-from thinrnn.recipes import Preset
+from thinrnn.recipes.language_model.ptb import preset
 from thinrnn.recipes.language_model.settings import Settings
 
 WIDTH, DEPTH, WORDS = 830, 10, 10_000
@@ -89,23 +88,19 @@ def scratch() -> Settings:
     )
 
 
-def _preset(
-    name: str, summary: str, settings: Callable[[], Settings], expected: str = ""
-) -> Preset:
-    return Preset(f"ptb-rhn-{name}", "language_model", summary, settings, expected, corpus="ptb")
-
-
 PRESETS = (
-    _preset("dense", "the paper's dense recurrent highway network", dense),
-    _preset("iss", "group lasso on the same model (ISS)", iss),
-    _preset("paper", f"neuron selection down to a width of {PAPER_WIDTH}, and its control", paper),
+    preset("rhn-dense", "the paper's dense recurrent highway network", dense),
+    preset("rhn-iss", "group lasso on the same model (ISS)", iss),
+    preset(
+        "rhn-paper", f"neuron selection down to a width of {PAPER_WIDTH}, and its control", paper
+    ),
     *(
-        _preset(
-            f"curve-{k}",
+        preset(
+            f"rhn-curve-{k}",
             f"neuron selection down to a width of {width}, and its control",
             functools.partial(paper, width),
         )
         for k, width in enumerate(CURVE_WIDTHS, start=1)
     ),
-    _preset("scratch", "the width of ptb-rhn-paper from scratch", scratch),
+    preset("rhn-scratch", "the width of ptb-rhn-paper from scratch", scratch),
 )

@@ -1,0 +1,31 @@
+"""What the benchmarks of training steps share: a step as a CUDA graph, and its time."""
+
+import time
+from collections.abc import Callable
+
+import torch
+
+
+def in_graph(step: Callable) -> Callable:
+    """Return the step as one CUDA graph."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
+def milliseconds(step: Callable, device: str) -> float:
+    """Return how long one call takes, the device's part included."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    step()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return 1000 * (time.perf_counter() - start)

@@ -17,11 +17,14 @@ SMALLEST = 1e-4  # weights below are set to zero after each step
 class Lasso:
     """The group lasso on all neurons but the embedding's; it follows the model as it shrinks."""
 
-    def __init__(self, model: nn.Module, plan: Plan, *, weight: float) -> None:
+    def __init__(
+        self, model: nn.Module, plan: Plan, *, weight: float, smallest: float = SMALLEST
+    ) -> None:
         thinrnn.attach_(model, plan, gate=thinrnn.Fixed())
         self.gated = attached(model)
         self.gated.is_frozen = True
         self.weight = weight
+        self.smallest = smallest
         self._made_for: Plan | None = None
 
     @property
@@ -40,7 +43,7 @@ class Lasso:
 
     def threshold_(self) -> None:
         """Set tiny weights to zero; to be called after each step."""
-        self.lasso.threshold_(SMALLEST)
+        self.lasso.threshold_(self.smallest)
 
     @torch.no_grad()
     def close_(self) -> None:

@@ -53,7 +53,7 @@ def build_model(settings: Settings, six: tuple[int, ...], data: Prepared) -> BiD
 def add_gates(settings: Settings, model: BiDAF, plan: Plan) -> Penalty:
     """Put gates on a dense model; return the penalty that closes them."""
     if settings.lasso is not None:
-        return Lasso(model, plan, weight=settings.lasso)
+        return Lasso(model, plan, weight=settings.lasso, smallest=settings.lasso_zero)
     thinrnn.attach_(model, plan, gate=thinrnn.HardConcrete(mean=settings.gate_mean))
     if settings.l0 is not None:
         return thinrnn.L0(model, weight=settings.l0)

@@ -66,6 +66,9 @@ class Settings:
     lasso: float | None = setting(
         None, "group lasso (ISS) instead of gates, for comparison: its weight", above=0
     )
+    lasso_zero: float = setting(
+        0.01, "'lasso': smaller weights become 0; more than Adam moves one in a step", least=0
+    )
     gate_mean: float = setting(2.5, "where the gates start (log_alpha)")
     shrink: bool = setting(True, "remove closed neurons at every round's end")
     start_from: str = setting("", "folder of a dense model whose weights the gated one starts with")

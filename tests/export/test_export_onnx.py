@@ -193,6 +193,26 @@ def test_pruned_language_model_streams(tmp_path: Path) -> None:
     assert "largest difference from PyTorch" in str(export)
 
 
+def test_bias_of_a_wide_layer_is_a_row_of_its_weights(tmp_path: Path) -> None:
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn, self.head = nn.GRU(6, 5), nn.Linear(5, 20)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.rnn(x)[0])
+
+    path = export_onnx(Words(), tmp_path / "words.onnx", torch.randn(4, 2, 6)).path
+    graph = onnx.load(path).graph
+    assert "Add" not in {node.op_type for node in graph.node}
+    assert [6, 20] in [list(weight.dims) for weight in graph.initializer]
+    done = quantize_onnx(path, tmp_path / "words.int8.onnx")  # a bias does not fit into 8 bits
+    assert {w.name: w.shape for w in done.weights if "head" in w.name} == {
+        "head.weight.T": (5, 20),
+        "head.bias": (20,),
+    }
+
+
 def test_tied_matrix_is_stored_once(tmp_path: Path) -> None:
     model = LanguageModel(vocabulary=2000)
     export = export_onnx(model, tmp_path / "tied.onnx", torch.randint(0, 30, (5, 2)))

@@ -19,6 +19,23 @@ class Rewritten:
     why: str = ""
 
 
+def constant(graph: Any, name: str, array: Array) -> Any:
+    """Return an initializer of a graph, made unless there is one of that name."""
+    import onnx_ir
+
+    if name not in graph.initializers:
+        tensor = onnx_ir.tensor(numpy.array(array, order="C"), name=name)
+        graph.register_initializer(
+            onnx_ir.Value(
+                name=name,
+                shape=onnx_ir.Shape(array.shape),
+                type=onnx_ir.TensorType(tensor.dtype),
+                const_value=tensor,
+            )
+        )
+    return graph.initializers[name]
+
+
 class Editor:
     """A graph that is being changed; nodes may also be in the body of a loop."""
 
@@ -36,21 +53,10 @@ class Editor:
             self.done.append(one)
 
     def weight(self, name: str, array: Array) -> Any:
-        """Return an initializer, made unless there is one of that name."""
-        import onnx_ir
-
+        """Return a weight in 8 bits or what belongs to it, made unless there is one."""
         if name not in self.graph.initializers:
-            tensor = onnx_ir.tensor(numpy.ascontiguousarray(array), name=name)
-            self.graph.register_initializer(
-                onnx_ir.Value(
-                    name=name,
-                    shape=onnx_ir.Shape(array.shape),
-                    type=onnx_ir.TensorType(tensor.dtype),
-                    const_value=tensor,
-                )
-            )
             self.made.add(name)
-        return self.graph.initializers[name]
+        return constant(self.graph, name, array)
 
     def before(self, node: Any, operator: str, inputs: list[Any], **attributes: Any) -> Any:
         """Put an operator of one output before a node, and return the output."""

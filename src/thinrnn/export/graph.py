@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from thinrnn.export.arguments import Arguments
+from thinrnn.export.biases import fold_biases_
 from thinrnn.export.errors import ExportError
 from thinrnn.export.highway import expand_highways_
 from thinrnn.export.names import name_layers_, name_weights_, transposed_weights
@@ -78,6 +79,7 @@ def trace(
     _forget_sources(program.model)
     name_weights_(graph, transposed, prefix="model.")
     name_layers_(graph, layers)
+    fold_biases_(graph)
     return program.model
 
 

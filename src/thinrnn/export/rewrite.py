@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy
 
+from thinrnn.export.biases import bias_of, unfold_biases_
 from thinrnn.export.editor import Array, Editor, Rewritten
 
 SMALLEST = 64  # weights; below that a scale per row costs more than it saves
@@ -22,6 +23,7 @@ NO_KERNEL = "ONNX Runtime has no 8-bit kernel for it; float32 once loaded"
 
 def rewrite_(graph: Any, *, per_row: bool) -> list[Rewritten]:
     """Quantize the weights of an onnx_ir graph, and return what became of each of them."""
+    unfold_biases_(graph)
     editor = Editor(graph, per_row)
     for node in list(graph.all_nodes()):
         rule = RULES.get(node.op_type)
@@ -97,7 +99,7 @@ def _matmul(editor: Editor, node: Any) -> None:
     else:
         return
     editor.note(source, "MatMul", COMPUTED)
-    last, bias = _added(node, size)
+    last, bias = bias_of(node, size)
     editor.replace(node, last, "DynamicQuantizeMatMul", [node.inputs[0], weight, scale, None, bias])
 
 
@@ -200,17 +202,6 @@ def _turn_into(node: Any, one: Any, other: Any) -> None:
     onnx_ir.convenience.replace_all_uses_with(old, new.outputs[0], True)
     new.outputs[0].name, old.name = old.name, None
     graph.remove(node, safe=True)
-
-
-def _added(node: Any, size: int) -> tuple[Any, Any]:
-    """Return the Add of a bias behind a product and the bias, if that is what reads it."""
-    uses = list(node.outputs[0].uses())
-    if len(uses) == 1 and uses[0].node.op_type == "Add" and not node.outputs[0].is_graph_output():
-        add = uses[0].node
-        bias = add.inputs[1 - uses[0].idx]
-        if bias is not None and bias.is_initializer() and tuple(bias.shape) == (size,):
-            return add, bias
-    return node, None
 
 
 def _is_matrix(value: Any) -> bool:

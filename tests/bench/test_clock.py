@@ -19,15 +19,21 @@ def test_every_round_begins_with_another_one():
     assert "".join(seen) == "abcbcacab"
 
 
-def test_a_warm_call_comes_after_others_like_it_and_a_cold_one_after_a_flush(monkeypatch):
-    monkeypatch.setattr("thinrnn.bench.clock.largest_cache", lambda: 1024)
+def test_a_warm_call_comes_after_others_like_it_and_a_cold_one_after_a_flush():
     seen = []
     calls = {"a": lambda: time.sleep(0.03), "b": lambda: seen.append(time.sleep(0.03))}
-    for make, times in ((warm_clock, 2), (cold_clock, 1)):
-        clock = make(calls)
+    for clock, times in ((warm_clock(calls), 2), (cold_clock(calls, 1024), 1)):
         seen.clear()
         clock.round()
         assert len(seen) == times
+
+
+def test_a_call_that_takes_long_is_not_repeated_to_be_warm():
+    seen = []
+    clock = warm_clock({"slow": lambda: seen.append(time.sleep(0.15))})
+    seen.clear()
+    clock.round()
+    assert len(seen) == 1
 
 
 def test_the_largest_cache_counts(monkeypatch, tmp_path):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from thinrnn.bench.runtimes import FILES
+from thinrnn.bench.runtimes import BEST, FILES
 from thinrnn.recipes.language_model.export import export_model
 from thinrnn.recipes.language_model.load import load_model, save_model
 from thinrnn.recipes.language_model.model import LanguageModel
@@ -34,7 +34,7 @@ class Candidate:
 def make_candidate(name: str, folder: Path, files: Path, runtimes: list[str]) -> Candidate:
     """Return a model with the files that its runtimes need, written into a folder for them."""
     from thinrnn.count import count
-    from thinrnn.export import quantize_onnx
+    from thinrnn.export import best_onnx, quantize_onnx
 
     loaded = load_model(folder)
     counted = count(loaded.model, loaded.example(1, 1))
@@ -43,8 +43,11 @@ def make_candidate(name: str, folder: Path, files: Path, runtimes: list[str]) ->
     if set(runtimes) & set(FILES):
         exported = export_model(folder, files / FILES["onnx"])
         size["onnx_difference"] = exported.difference
-    if "int8" in runtimes:
+    if {"int8", "best"} & set(runtimes):
         quantize_onnx(files / FILES["onnx"], files / FILES["int8"])
+    if "best" in runtimes:
+        k = min(BEST, len(loaded.vocabulary))
+        best_onnx(files / FILES["int8"], files / FILES["best"], k=k)
     return Candidate(name, folder, files, size)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 SHORTEST = 1e-3  # seconds; quicker calls are timed several at a time
 WARMING = 0.02  # seconds; one call is too few: the last cache takes in what was evicted before
+LONG = 5  # times that; what takes longer is not called again to be warm
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 UNKNOWN_CACHE = 64 << 20  # bytes; where the system does not say how large its caches are
 
@@ -53,24 +54,30 @@ class Clock:
 
 
 def warm_clock(calls: Mapping[str, Call]) -> Clock:
-    """Return a clock that finds in the caches what fits there, whoever was timed before."""
+    """Return a clock that finds in the caches what fits there, whoever was timed before.
+
+    A call that takes longer than that warms up itself.
+    """
+    seconds = dict.fromkeys(calls, 0.0)
 
     def warm(name: str) -> None:
-        began = time.perf_counter()
-        while time.perf_counter() - began < WARMING:
+        began = now = time.perf_counter()
+        while seconds[name] < LONG * WARMING and now - began < WARMING:
             calls[name]()
+            before, now = now, time.perf_counter()
+            seconds[name] = now - before
 
     return Clock(calls, before=warm, shortest=WARMING / 2)
 
 
-def cold_clock(calls: Mapping[str, Call]) -> Clock:
-    """Return a clock before whose every call the caches are filled with something else."""
+def cold_clock(calls: Mapping[str, Call], cache: int) -> Clock:
+    """Return a clock before whose every call a cache of so many bytes is filled with others."""
     import numpy
 
-    buffer = numpy.zeros(2 * largest_cache(), numpy.uint8)
+    others = numpy.ones(2 * cache, numpy.uint8)
 
     def flush(name: str) -> None:
-        numpy.add(buffer, 1, out=buffer)
+        others.max()  # to write would leave the timed call to bring it all back to memory
 
     return Clock(calls, before=flush, shortest=0)
 

@@ -7,11 +7,13 @@ times its models in turn. A machine that is busy for a while is busy for all of 
 import contextlib
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from thinrnn.bench.candidates import Candidate
 from thinrnn.bench.child import BenchError, Child
+from thinrnn.bench.clock import largest_cache
 from thinrnn.bench.wanted import Wanted
 from thinrnn.run.progress import Progress
 
@@ -58,29 +60,43 @@ def _time_all(
         for batch, steps, cold in wanted.settings:
             caches = "cold" if cold else "warm"
             progress.line(f"timing {batch} x {steps}, {caches} caches, on {threads}")
-            at = {"batch": batch, "steps": steps, "cold": cold}
+            at = {"batch": batch, "steps": steps, "flushed": largest_cache() if cold else 0}
+
+            def leave(runtime: str, error: BenchError, what: str = f"{batch} x {steps}") -> None:
+                found.skip(runtime, threads, f"{what}: {error}", progress)
+                children.pop(runtime).close()
+
             for runtime in list(children):
                 try:
                     children[runtime].ask("time", rounds=1, **at)  # compiles, allocates, warms up
                 except BenchError as error:
-                    found.skip(runtime, threads, f"{batch} x {steps}: {error}", progress)
-                    children.pop(runtime).close()
-            samples = _samples(children, wanted, len(candidates), at)
-            for runtime, (times, repeats) in samples.items():
+                    leave(runtime, error)
+            for runtime, (times, repeats) in _samples(
+                children, wanted, len(candidates), at, leave
+            ).items():
                 case = {"runtime": runtime, "threads": threads, "batch": batch, "steps": steps}
                 models = {name: describe(times[name], repeats[name]) for name in times}
                 found.cases.append({**case, "caches": caches, "models": models})
 
 
 def _samples(
-    children: dict[str, Child], wanted: Wanted, models: int, at: dict[str, Any]
+    children: dict[str, Child],
+    wanted: Wanted,
+    models: int,
+    at: dict[str, Any],
+    leave: Callable[[str, BenchError], None],
 ) -> dict[str, tuple[dict[str, list[float]], dict[str, int]]]:
     found: dict[str, tuple[dict[str, list[float]], dict[str, int]]] = {}
     began, done = time.perf_counter(), 0
     enough = wanted.seconds * models * len(children)
     while children and (done < wanted.passes or time.perf_counter() - began < enough):
-        for runtime, child in children.items():
-            answer = child.ask("time", rounds=ROUNDS, **at)
+        for runtime, child in list(children.items()):
+            try:
+                answer = child.ask("time", rounds=ROUNDS, **at)
+            except BenchError as error:
+                leave(runtime, error)
+                found.pop(runtime, None)
+                continue
             times, _ = found.setdefault(runtime, ({}, answer["repeats"]))
             for name, some in answer["milliseconds"].items():
                 times.setdefault(name, []).extend(some)
@@ -104,7 +120,8 @@ def _add_ratios(case: dict[str, Any], cases: list[dict[str, Any]]) -> None:
             ratio = first["median"] / model["median"]
             if other is case:
                 model["speedup"] = ratio
-            elif other["runtime"] in ("eager", "onnx"):
+            elif other["runtime"] in ("eager", "onnx") and case["runtime"] != "best":
+                # the best words of one step are not the work of all logits
                 model[f"speedup_over_{other['runtime']}"] = ratio
 
 
@@ -125,14 +142,18 @@ def _measure_memory(
             }
             # the compiler's own memory would hide the model's
             if runtime != "compiled":
-                with Child(1) as child:
-                    entry |= child.ask(
-                        "memory",
-                        runtime=runtime,
-                        threads=1,
-                        folder=str(one.place(runtime).resolve()),
-                        shapes=wanted.shapes,
-                    )
+                entry |= _memory(one, runtime, wanted)
             first = first or entry
             entry["bytes_ratio"] = first["bytes"] / entry["bytes"]
             found.memory.append(entry)
+
+
+def _memory(one: Candidate, runtime: str, wanted: Wanted) -> dict[str, Any]:
+    folder = str(one.place(runtime).resolve())
+    with Child(1) as child:
+        try:
+            return child.ask(
+                "memory", runtime=runtime, threads=1, folder=folder, shapes=wanted.shapes
+            )
+        except BenchError as error:
+            return {"start": None, "peak": None, "running": None, "reason": str(error)}

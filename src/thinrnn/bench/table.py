@@ -29,8 +29,8 @@ def tables(found: dict[str, Any]) -> str:
                 row += [f"{model['lower']:.3f}-{model['upper']:.3f}", f"{model['speedup']:.2f}x"]
                 for one in over:
                     own = one == case["runtime"]
-                    ratio = model["speedup" if own else f"speedup_over_{one}"]
-                    row.append(f"{ratio:.2f}x")
+                    ratio = model.get("speedup" if own else f"speedup_over_{one}")
+                    row.append("-" if ratio is None else f"{ratio:.2f}x")
                 rows.append(row)
         lines += [title, _aligned(rows), ""]
     rows = [["runtime", "model", "bytes", "ratio", "peak MB", "running MB", "before MB"]]

@@ -35,7 +35,7 @@ class Holder:
 
     def __init__(self) -> None:
         self.models: dict[str, Prepare] = {}
-        self.clocks: dict[tuple[int, int, bool], Clock] = {}
+        self.clocks: dict[tuple[int, int, int], Clock] = {}
 
     def load(self, runtime: str, threads: int, folders: dict[str, str]) -> dict[str, Any]:
         """Hold the models of these folders."""
@@ -43,13 +43,16 @@ class Holder:
             self.models[name] = prepare(runtime, Path(folder), threads)
         return {}
 
-    def time(self, batch: int, steps: int, cold: bool, rounds: int) -> dict[str, Any]:
-        """Return milliseconds per call of each model, and how many calls a time is the mean of."""
-        key = (batch, steps, cold)
+    def time(self, batch: int, steps: int, flushed: int, rounds: int) -> dict[str, Any]:
+        """Return milliseconds per call of each model, and how many calls a time is the mean of.
+
+        With cold caches, so many bytes of cache are `flushed` before each call; 0: they are warm.
+        """
+        key = (batch, steps, flushed)
         if key not in self.clocks:
-            warm = self.clocks.get((batch, steps, False))
+            warm = self.clocks.get((batch, steps, 0))
             calls = warm.calls if warm else {n: at(batch, steps) for n, at in self.models.items()}
-            self.clocks[key] = cold_clock(calls) if cold else warm_clock(calls)
+            self.clocks[key] = cold_clock(calls, flushed) if flushed else warm_clock(calls)
         clock = self.clocks[key]
         found = [clock.round() for _ in range(rounds)]
         return {

@@ -4,7 +4,7 @@ from thinrnn.attach import attach_, detach_, gates, param_groups
 from thinrnn.benchmark import benchmark
 from thinrnn.compact import compact
 from thinrnn.count import Count, count
-from thinrnn.export import export_onnx, quantize_onnx
+from thinrnn.export import best_onnx, export_onnx, quantize_onnx
 from thinrnn.find import find_groups
 from thinrnn.gate import Fixed, Gate, HardConcrete
 from thinrnn.l0 import L0
@@ -38,6 +38,7 @@ __all__ = [
     "__version__",
     "attach_",
     "benchmark",
+    "best_onnx",
     "compact",
     "count",
     "cut_",

@@ -12,8 +12,7 @@ from thinrnn.errors import FolderError
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
-from thinrnn.export import export_onnx, quantize_onnx
-from thinrnn.export.best_onnx import best_onnx
+from thinrnn import best_onnx, export_onnx, quantize_onnx
 from thinrnn.export.errors import ExportError
 from thinrnn.export.onnx_file import OnnxFile
 

@@ -1,7 +1,9 @@
 """thinrnn export and thinrnn quantize, as a user calls them."""
 
 import json
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -12,6 +14,7 @@ import thinrnn
 from thinrnn.cli import main
 from thinrnn.recipes.language_model.data import Splitting, Vocabulary
 from thinrnn.recipes.language_model.export import export_model, onnx_calls
+from thinrnn.recipes.language_model.finish import time_models
 from thinrnn.recipes.language_model.load import load_model, save_model, score_model
 from thinrnn.recipes.language_model.model import LanguageModel
 from thinrnn.run.progress import Silent
@@ -149,3 +152,61 @@ def test_quantize_measures_before_and_after(
     (tmp_path / "vocabulary.json").write_text('{"level": "word", "tokens": ["a"]}')
     code, _, err = call("quantize", file, "--out", out, "--valid", text)
     assert code == 2 and "is not the vocabulary of" in err and not out.exists()
+
+
+def test_best_words_instead_of_logits(model: Path, tmp_path: Path, call: Any) -> None:
+    whole, best = tmp_path / "whole.onnx", tmp_path / "best.onnx"
+    assert call("export", model, "--onnx", whole, "--streaming")[0] == 0
+    code, said, _ = call("export", model, "--onnx", best, "--streaming", "--best", 3)
+    assert code == 0 and "best (1, batch, 3)" in said
+    text = tmp_path / "valid.txt"
+    text.write_text("w1 w2 w3\n" * 40)
+    for file in (best, whole):  # either before or after
+        out = tmp_path / f"{file.stem}.int8.onnx"
+        more = ["--best", 3, "--valid", text] if file is whole else []
+        assert call("quantize", file, "--out", out, *more)[0] == 0
+    tokens = numpy.random.default_rng(0).integers(0, len(WORDS), (9, 4))
+    session = onnxruntime.InferenceSession(whole)
+    state = {v.name: numpy.zeros((1, 4, v.shape[2]), "float32") for v in session.get_inputs()[1:]}
+    logits, *last = session.run(None, {"tokens": tokens, **state})
+    expected = numpy.sort(logits[-1])[:, ::-1][:, :3]
+    for name in ("best", "best.int8", "whole.int8"):
+        session = onnxruntime.InferenceSession(tmp_path / f"{name}.onnx")
+        words, found, *same = session.run(None, {"tokens": tokens, **state})
+        close = 0.03 if "int8" in name else 1e-5
+        numpy.testing.assert_allclose(found[0], expected, atol=close)
+        numpy.testing.assert_allclose(
+            numpy.take_along_axis(logits[-1], words[0], -1), expected, atol=2 * close
+        )
+        for one, other in zip(last, same, strict=True):
+            numpy.testing.assert_allclose(one, other, atol=close)
+
+    code, _, err = call("quantize", best, "--out", tmp_path / "c.onnx", "--valid", text)
+    assert code == 2 and "gives its best words alone" in err
+    code, _, err = call("export", model, "--onnx", tmp_path / "d.onnx", "--best", 31)
+    assert code != 0 and "there are 30 words" in err and not (tmp_path / "d.onnx").exists()
+
+
+@pytest.mark.parametrize("seconds", [0, 0.01])
+def test_a_run_says_whether_it_is_timed_in_onnx_runtime(
+    model: Path, tmp_path: Path, seconds: float
+) -> None:
+    class Heard(Silent):
+        said = ""
+
+        def line(self, text: str) -> None:
+            self.said += text
+
+    shutil.copytree(model, tmp_path / "model")
+    written: dict[str, Any] = {}
+    run = SimpleNamespace(
+        path=tmp_path,
+        summaries=lambda: {"small": {"milliseconds": None}},
+        write_summary=written.__setitem__,
+    )
+    settings = SimpleNamespace(bench_seconds=seconds, bench_threads=1, bench_batch=1, bench_steps=2)
+    heard = Heard()
+    time_models(run, settings, heard)  # type: ignore[arg-type]
+    assert written["small"]["milliseconds"] > 0
+    assert ("onnx_milliseconds" in written["small"]) == bool(seconds)
+    assert ("not timed in ONNX Runtime, since bench_seconds is 0" in heard.said) == (not seconds)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from thinrnn.cli.options import Json, Kind, ModelPath
+from thinrnn.cli.options import Best, Json, Kind, ModelPath
 
 
 def export(
@@ -14,6 +14,7 @@ def export(
     streaming: Annotated[
         bool, typer.Option("--streaming", help="States as inputs and outputs, to feed in chunks.")
     ] = False,
+    best: Best = None,
     kind: Kind = "small",
     json: Json = False,
 ) -> None:
@@ -35,7 +36,29 @@ def export(
     with progress(json) as shown:
         shown.line(f"exporting {found.folder}")
         done = recipe.export_model(found.folder, onnx, streaming=streaming, metadata=about)
+        if best is not None:
+            keep_best_words(onnx, best)
+            done = dataclasses.replace(done, bytes=onnx.stat().st_size, outputs=outputs_of(onnx))
     result = {**dataclasses.asdict(done), "path": str(done.path), "model": str(found.folder)}
     beside = onnx.parent / "vocabulary.json"
     last = f"wrote {onnx} and {beside}; next: thinrnn quantize {onnx} --out {onnx.stem}.int8.onnx"
     show(result, str(done), last, as_json=json)
+
+
+def keep_best_words(path: Path, k: int) -> None:
+    """Make a file give the best words of the last step; there is no file if that cannot be."""
+    from thinrnn.errors import ThinRNNError
+    from thinrnn.export import best_onnx
+
+    try:
+        best_onnx(path, path, k=k)
+    except ThinRNNError:
+        path.unlink()
+        raise
+
+
+def outputs_of(path: Path) -> dict[str, tuple[int | str, ...]]:
+    """Return the names and shapes of what a file gives."""
+    from thinrnn.export.onnx_file import OnnxFile
+
+    return {name: tuple(value.shape) for name, value in OnnxFile(path).outputs.items()}

@@ -14,3 +14,12 @@ ModelPath = Annotated[Path, typer.Argument(help="A run folder, or a folder with 
 Kind = Annotated[
     str, typer.Option(help="Which model of a run: small, dense or control.", metavar="KIND")
 ]
+Best = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="K",
+        help="Give the K best words of the last step instead of all logits: what is needed to "
+        "continue a text, and nothing of the size of the vocabulary leaves the runtime.",
+    ),
+]

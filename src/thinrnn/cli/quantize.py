@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from thinrnn.cli.options import Json
+from thinrnn.cli.options import Best, Json
 
 
 def quantize(
@@ -23,14 +23,17 @@ def quantize(
             min=0, help="Keep the result only if perplexity rises by no more: 0.005 is 0.5 %."
         ),
     ] = None,
+    best: Best = None,
     json: Json = False,
 ) -> None:
     """Write an ONNX file with 8-bit weights; list what was quantized, what was not and why.
 
-    With --valid, perplexity before and after is measured; the file should be a streaming one.
+    With --valid, perplexity before and after is measured; the file should be a streaming one, with
+    all logits: --best is applied after that.
     """
     import dataclasses
 
+    from thinrnn.cli.export import keep_best_words
     from thinrnn.cli.output import progress, show
     from thinrnn.export import quantize_onnx
     from thinrnn.recipes.language_model.onnx_model import measure_on
@@ -46,6 +49,8 @@ def quantize(
             shown.line(f"measuring {path} on {valid}, before and after")
             measure = measure_on(valid, path)
         done = quantize_onnx(path, out, per_row=per_row, measure=measure, max_loss=max_loss)
+        if best is not None:
+            keep_best_words(out, best)
     result = {**dataclasses.asdict(done), "path": str(done.path), "loss": done.loss}
     last = f"wrote {out}; next: load it in ONNX Runtime as you load {path}"
     show(result, str(done), last, as_json=json)

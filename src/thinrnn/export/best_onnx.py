@@ -47,14 +47,14 @@ def best_onnx(path: str | Path, out: str | Path, *, k: int = 10) -> Path:
         )
     if not 0 < k <= shape[2]:
         raise ExportError(f"k is {k}, but there are {shape[2]} words: choose 1 to {shape[2]}.")
-    product = _output_layer(graph, logits)
+    first = _with_padding(graph, _output_layer(graph, logits))
     graph.initializer.extend(
         numpy_helper.from_array(numpy.array([number], numpy.int64), name)
         for name, number in (("best.last", -1), ("best.k", k))
     )
-    last = helper.make_node("Gather", [product.input[0], "best.last"], ["best.hidden"], axis=0)
-    graph.node.insert(list(graph.node).index(product), last)
-    product.input[0] = "best.hidden"
+    last = helper.make_node("Gather", [first.input[0], "best.last"], ["best.hidden"], axis=0)
+    graph.node.insert(list(graph.node).index(first), last)
+    first.input[0] = "best.hidden"
     graph.node.append(
         helper.make_node("TopK", [logits, "best.k"], ["best.logits", "best"], axis=-1)
     )
@@ -96,6 +96,14 @@ def _output_layer(graph: Any, logits: str) -> Any:
             "way to its last step."
         )
     return node
+
+
+def _with_padding(graph: Any, product: Any) -> Any:
+    """Return where an output layer begins: its bias may be a row of its weights, see biases."""
+    for node in graph.node:
+        if node.op_type == "Pad" and list(node.output) == list(product.input[:1]):
+            return node
+    return product
 
 
 def _read(path: Path) -> Any:

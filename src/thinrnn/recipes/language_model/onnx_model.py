@@ -26,6 +26,11 @@ class OnnxModel(nn.Module):
         if not self.file.states:
             raise InputError(f"{path} does not take its state: export it with --streaming.")
         self.output = next(iter(self.file.outputs))
+        if self.output == "best":
+            raise InputError(
+                f"{path} gives its best words alone, which have no perplexity: export it without "
+                "--best, and give --best to 'thinrnn quantize'."
+            )
         self.nowhere = nn.Parameter(torch.empty(0))  # models are asked where their parameters are
 
     def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:

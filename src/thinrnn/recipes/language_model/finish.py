@@ -134,8 +134,13 @@ def time_models(run: RunFolder, settings: Settings, progress: Progress) -> None:
     folders = {kind: kind_folder(run.path, kind) for kind in summaries}
     models: dict[str, Any] = {kind: load_model(path).model for kind, path in folders.items()}
     in_onnx = {}
-    if settings.bench_seconds:  # 0 is for runs that are not to wait for anything
+    if settings.bench_seconds:
         in_onnx = onnx_calls(folders, threads=settings.bench_threads, progress=progress)
+    else:
+        progress.line(
+            "not timed in ONNX Runtime, since bench_seconds is 0; "
+            f"later: thinrnn bench {run.path} --runtimes all"
+        )
     models |= {f"{kind} in ONNX Runtime": call for kind, (call, _) in in_onnx.items()}
     tokens = example_tokens(settings.bench_batch, settings.bench_steps)
     timing = benchmark(

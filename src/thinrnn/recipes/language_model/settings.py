@@ -122,7 +122,9 @@ class Settings:
     bench_batch: int = setting(10, "streams when the models are timed", least=1)
     bench_steps: int = setting(30, "tokens per stream when the models are timed", least=1)
     bench_threads: int = setting(1, "CPU threads when the models are timed", least=1)
-    bench_seconds: float = setting(1.0, "how long each model is timed", least=0)
+    bench_seconds: float = setting(
+        1.0, "how long each model is timed; 0: a few calls, and not in ONNX Runtime", least=0
+    )
 
     def __post_init__(self) -> None:
         check_limits(self)

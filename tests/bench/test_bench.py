@@ -31,14 +31,19 @@ def call(capsys):
 
 def test_models_are_compared_across_runtimes_with_an_untrained_dense_one(small, tmp_path, call):
     pytest.importorskip("onnxscript")
-    out = tmp_path / "bench.json"
+    out, text = tmp_path / "bench.json", tmp_path / "valid.txt"
+    text.write_text("w1 w2 w3\n" * 40)
     code, said, wrong = call(
         *("bench", small, "--runtimes", "eager,onnx,int8,best", "--shape", "2x3", "--shape", "1x1"),
-        *("--seconds", 0, "--out", out),
+        *("--seconds", 0, "--valid", text, "--out", out),
     )
     assert code == 0, wrong
     result = json.loads(out.read_text())
     assert [*result["models"]] == ["dense", "thin"] and result["untrained"] == ["dense"]
+    assert result["models"]["dense"]["sizes"] == "8-12-12"
+    before, after = (one["perplexity"] for one in result["quality"])
+    assert [one["runtime"] for one in result["quality"]] == ["onnx", "int8"]
+    assert before != after and abs(after / before - 1) < 0.01
     assert result["models"]["dense"]["weights"] > result["models"]["thin"]["weights"]
     settings = {(c["runtime"], c["batch"], c["steps"], c["caches"]) for c in result["cases"]}
     shapes = {(2, 3, "warm"), (1, 1, "warm"), (1, 1, "cold")}

@@ -4,11 +4,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from thinrnn.bench.runtimes import BEST, FILES
 from thinrnn.recipes.language_model.export import export_model
 from thinrnn.recipes.language_model.load import load_model, save_model
 from thinrnn.recipes.language_model.model import LanguageModel
 from thinrnn.recipes.model_folder import read_table
+from thinrnn.rhn import RHN
 from thinrnn.run.errors import InputError
 
 
@@ -38,7 +41,8 @@ def make_candidate(name: str, folder: Path, files: Path, runtimes: list[str]) ->
 
     loaded = load_model(folder)
     counted = count(loaded.model, loaded.example(1, 1))
-    size = {key: getattr(counted, key) for key in ("params", "weights", "macs", "bytes")}
+    size: dict[str, Any] = {"sizes": sizes_of(loaded.model)}
+    size |= {key: getattr(counted, key) for key in ("params", "weights", "macs", "bytes")}
     files.mkdir(parents=True, exist_ok=True)
     if set(runtimes) & set(FILES):
         exported = export_model(folder, files / FILES["onnx"])
@@ -49,6 +53,19 @@ def make_candidate(name: str, folder: Path, files: Path, runtimes: list[str]) ->
         k = min(BEST, len(loaded.vocabulary))
         best_onnx(files / FILES["int8"], files / FILES["best"], k=k)
     return Candidate(name, folder, files, size)
+
+
+def sizes_of(model: nn.Module) -> str:
+    """Return the widths of embedding and layers, as in 1500-1500-1500."""
+    widths = []
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):
+            widths.append(module.embedding_dim)
+        elif isinstance(module, nn.RNNBase):
+            widths += [module.hidden_size] * module.num_layers
+        elif isinstance(module, RHN):
+            widths.append(module.hidden_size)
+    return "-".join(map(str, widths))
 
 
 def build_dense(like: Path, folder: Path, shape: str | None) -> Path:

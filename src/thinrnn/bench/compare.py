@@ -1,7 +1,7 @@
 """Models, runtimes, threads and shapes against each other.
 
-Every runtime has a process; all of them are asked in turn for a few rounds, in which the process
-times its models in turn. A machine that is busy for a while is busy for all of them.
+Every runtime has a process; all of them are asked in turn for one round, in which the process times
+its models in turn. A machine that is busy for a while is busy for all of them.
 """
 
 import contextlib
@@ -16,8 +16,6 @@ from thinrnn.bench.child import BenchError, Child
 from thinrnn.bench.clock import largest_cache
 from thinrnn.bench.wanted import Wanted
 from thinrnn.run.progress import Progress
-
-ROUNDS = 3  # of a process before the next one has its turn
 
 
 @dataclass
@@ -68,7 +66,7 @@ def _time_all(
 
             for runtime in list(children):
                 try:
-                    children[runtime].ask("time", rounds=1, **at)  # compiles, allocates, warms up
+                    children[runtime].ask("time", **at)  # compiles, allocates, warms up
                 except BenchError as error:
                     leave(runtime, error)
             for runtime, (times, repeats) in _samples(
@@ -92,14 +90,14 @@ def _samples(
     while children and (done < wanted.passes or time.perf_counter() - began < enough):
         for runtime, child in list(children.items()):
             try:
-                answer = child.ask("time", rounds=ROUNDS, **at)
+                answer = child.ask("time", **at)
             except BenchError as error:
                 leave(runtime, error)
                 found.pop(runtime, None)
                 continue
             times, _ = found.setdefault(runtime, ({}, answer["repeats"]))
-            for name, some in answer["milliseconds"].items():
-                times.setdefault(name, []).extend(some)
+            for name, one in answer["milliseconds"].items():
+                times.setdefault(name, []).append(one)
         done += 1
     return found
 

@@ -9,6 +9,7 @@ from typing import Any
 from thinrnn.bench.candidates import build_dense, make_candidate
 from thinrnn.bench.clock import largest_cache
 from thinrnn.bench.compare import compare
+from thinrnn.bench.quality import measure_quality
 from thinrnn.bench.runtimes import FILES, RUNTIMES
 from thinrnn.bench.wanted import Wanted
 from thinrnn.export.errors import ExportError, MissingExtraError, require_onnx
@@ -48,6 +49,8 @@ def compare_folders(
                 candidates.append(make_candidate(name, folder, files, runtimes))
         if not runtimes:
             raise InputError(f"there is nothing to time: {dropped[0]['reason']}")
+        trained = candidates[1:] if untrained else candidates
+        quality = measure_quality(trained, wanted, runtimes, progress)
         found = compare(candidates, dataclasses.replace(wanted, runtimes=runtimes), progress)
     return {
         "command": command_line(),
@@ -55,6 +58,7 @@ def compare_folders(
         "untrained": ["dense"] if untrained else [],
         "cases": found.cases,
         "memory": found.memory,
+        "quality": quality,
         "skipped": dropped + found.skipped,
         "environment": _machine(runtimes),
     }

@@ -39,6 +39,9 @@ def tables(found: dict[str, Any]) -> str:
         size = [f"{entry['bytes']:,}", f"{entry['bytes_ratio']:.2f}x"]
         rows.append([entry["runtime"], entry["model"], *size, *amounts])
     lines += ["file (in PyTorch: float32 weights) and memory of a process", _aligned(rows)]
+    for one in found["quality"]:
+        value = f"perplexity {one['perplexity']:.4f} on {one['text']}"
+        lines.append(f"{one['model']} in {one['runtime']}: {value}")
     for one in found["skipped"]:
         lines.append(f"skipped {one['runtime']}: {one['reason']}")
     return "\n".join(lines)

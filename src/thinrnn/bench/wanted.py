@@ -1,6 +1,7 @@
 """What to measure."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -10,12 +11,13 @@ class Wanted:
     runtimes: list[str]
     threads: list[int]
     shapes: list[tuple[int, int]]  # batch, steps
-    seconds: float = 3.0
+    seconds: float = 3.0  # for each model, runtime, shape and number of threads
+    text: Path | None = None  # on which perplexity is measured
 
     @property
     def passes(self) -> int:
         """How often at least each runtime has its turn."""
-        return 5 if self.seconds else 1
+        return 15 if self.seconds else 3
 
     @property
     def settings(self) -> list[tuple[int, int, bool]]:

@@ -43,7 +43,7 @@ class Holder:
             self.models[name] = prepare(runtime, Path(folder), threads)
         return {}
 
-    def time(self, batch: int, steps: int, flushed: int, rounds: int) -> dict[str, Any]:
+    def time(self, batch: int, steps: int, flushed: int) -> dict[str, Any]:
         """Return milliseconds per call of each model, and how many calls a time is the mean of.
 
         With cold caches, so many bytes of cache are `flushed` before each call; 0: they are warm.
@@ -54,11 +54,9 @@ class Holder:
             calls = warm.calls if warm else {n: at(batch, steps) for n, at in self.models.items()}
             self.clocks[key] = cold_clock(calls, flushed) if flushed else warm_clock(calls)
         clock = self.clocks[key]
-        found = [clock.round() for _ in range(rounds)]
-        return {
-            "milliseconds": {name: [one[name] for one in found] for name in self.models},
-            "repeats": clock.repeats,
-        }
+        found = clock.round()  # which begins with another one each time
+        times = {name: found[name] for name in self.models}
+        return {"milliseconds": times, "repeats": clock.repeats}
 
     def memory(
         self, runtime: str, threads: int, folder: str, shapes: list[list[int]]

@@ -27,7 +27,7 @@ def bench(
     threads: Annotated[str, typer.Option(help="CPU threads; several as in 1,2.")] = "1",
     runtimes: Annotated[
         str | None,
-        typer.Option(help="Some of eager,compiled,onnx,int8, or all; without it, eager."),
+        typer.Option(help="Some of eager,compiled,onnx,int8,best, or all; without it, eager."),
     ] = None,
     dense: Annotated[
         str | None,
@@ -37,14 +37,18 @@ def bench(
             "untrained. Without it, the size that recipe.json tells.",
         ),
     ] = None,
+    valid: Annotated[
+        Path | None,
+        typer.Option(help="Text on which to measure perplexity in ONNX Runtime, float32 and int8."),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
     seconds: Annotated[float, typer.Option(min=0, help="How long to time each model.")] = 3.0,
     json: Json = False,
 ) -> None:
     """Time models on the CPU, interleaved; medians, spread and ratios.
 
-    With --runtimes, --shape, --dense, --out or several --threads, language models are compared
-    across runtimes, each runtime in a process of its own, with file size and memory.
+    With --runtimes, --shape, --dense, --valid, --out or several --threads, language models are
+    compared across runtimes, each runtime in a process of its own, with file size and memory.
     """
     from thinrnn.run import InputError
 
@@ -52,11 +56,11 @@ def bench(
     if not all(count.isdigit() and int(count) for count in counts):
         raise InputError(f"--threads is '{threads}', but must be numbers above 0 like 1,2.")
     numbers = [int(count) for count in counts]
-    if runtimes or shape or dense or out or len(numbers) > 1:
+    if runtimes or shape or dense or valid or out or len(numbers) > 1:
         from thinrnn.bench.full import parse_runtimes, parse_shapes
 
         shapes = parse_shapes(shape or [f"{batch}x{steps}"])
-        wanted = Wanted(parse_runtimes(runtimes or "eager"), numbers, shapes, seconds)
+        wanted = Wanted(parse_runtimes(runtimes or "eager"), numbers, shapes, seconds, valid)
         _compare(paths, wanted, dense, out, json)
     else:
         _time(paths, batch, steps, numbers[0], seconds, json)

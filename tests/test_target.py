@@ -177,7 +177,7 @@ def test_the_limit_comes_down_from_the_full_size() -> None:
     assert limits[49:] == [limit.goal["params"]] * 11
 
 
-@pytest.mark.parametrize(("params", "macs"), [(0.2, 0.9), (0.9, 0.2), (0.3, 0.25)])
+@pytest.mark.parametrize(("params", "macs"), [(0.2, 0.9), (0.9, 0.2), (0.3, 0.25), (0.3, 0.4)])
 def test_both_limits_hold_and_one_of_them_is_used_up(params: float, macs: float) -> None:
     model = language_model()
     full = {what: size_of(language_model(), what) for what in ("params", "macs")}
@@ -191,6 +191,20 @@ def test_both_limits_hold_and_one_of_them_is_used_up(params: float, macs: float)
         size_of(small, "macs") / full["macs"] / macs,
     )
     assert 0.9 < max(used) <= 1
+
+
+@pytest.mark.parametrize("macs", [0.23, 0.2])
+def test_two_limits_are_both_used_up_where_they_can_be(macs: float) -> None:
+    torch.manual_seed(0)
+    model = LanguageModel(2000, 200, (200, 200))
+    full = {what: size_of(model, what) for what in ("params", "macs")}
+    thinrnn.attach_(model, paper_plan(200, 200, 200))
+    for gate in thinrnn.gates(model).values():
+        gate.log_alpha = 2 + torch.randn(gate.size)
+    thinrnn.Target(model, params=0.3, macs=macs, steps=1)()
+    small = thinrnn.compact(model)
+    assert 0.97 < size_of(small, "params") / full["params"] / 0.3 <= 1
+    assert 0.97 < size_of(small, "macs") / full["macs"] / macs <= 1
 
 
 def test_all_gates_that_are_open_now_can_be_looked_at() -> None:

@@ -23,6 +23,8 @@ from thinrnn.errors import TargetError
 WARM_UP = 0.1  # part of the steps in which nothing closes: gates learn what they are worth
 THRIFT = 0.5  # how much a neuron's cost counts against its standing in its group
 LOOKS = 200  # times, spread over the steps, at which it is decided anew who stays
+LEANINGS = 8  # with two limits: ways to weigh the two costs of a neuron that are tried
+ENOUGH = 0.99  # of both limits
 
 
 class Target:
@@ -110,9 +112,29 @@ class Target:
     def chosen(self, limit: Limits, *, open_first: bool = False) -> Masks:
         """Return the original neurons that are worth most within a limit.
 
-        With `open_first`, neurons whose gates are closed come after all others.
+        With `open_first`, neurons whose gates are closed come after all others. With two limits,
+        what a neuron takes of each is weighed so that both are used up, as far as they can be.
         """
-        costs = self._costs(limit)
+        sizes = self.gated.sizes
+        first, *others = limit
+        low, high, most_used = 0.0, 1.0, -1.0
+        for _ in range(LEANINGS if others else 1):
+            lean = (low + high) / 2
+            weight = {first: lean, **dict.fromkeys(others, 1 - lean)}
+            found = self._chosen(limit, weight, open_first)
+            present = {name: mask.double() for name, mask in found.items()}
+            used = {w: float(sizes.total(present, w)) / most for w, most in limit.items()}
+            if min(used.values()) > most_used:
+                most_used, chosen = min(used.values()), found
+            if most_used > ENOUGH:
+                break
+            # the limit that is reached decides what is closed: its cost has to count for more
+            low, high = (lean, high) if used[first] == max(used.values()) else (low, lean)
+        return chosen
+
+    def _chosen(self, limit: Limits, weight: Limits, open_first: bool) -> Masks:
+        """Return the neurons that are worth most for what they cost, costs weighed by limit."""
+        costs = self._costs(limit, weight)
         usual = torch.cat(list(costs.values())).log().mean()
         scores = {}
         for name, worth in self._worth().items():
@@ -128,12 +150,14 @@ class Target:
             scores[name].masked_fill_(gone, -1e9)
         return choose(self.gated.sizes, scores, limit)
 
-    def _costs(self, limit: Limits) -> dict[str, Tensor]:
+    def _costs(self, limit: Limits, weight: Limits) -> dict[str, Tensor]:
         """Return which part of what is allowed a neuron of each group takes."""
         sizes = self.gated.sizes
-        parts = [(sizes.neuron_costs(what, most), most) for what, most in limit.items()]
+        parts = [
+            (sizes.neuron_costs(what, most), weight[what] / most) for what, most in limit.items()
+        ]
         return {
-            name: torch.stack([costs[name].clamp(min=1) / most for costs, most in parts]).sum(0)
+            name: torch.stack([costs[name].clamp(min=1) * part for costs, part in parts]).sum(0)
             for name in sizes.groups
         }
 

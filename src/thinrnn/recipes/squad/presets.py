@@ -43,18 +43,40 @@ def thin() -> Settings:
     return Settings(
         phases=("gated", "control"),
         target_params=1_200_000,
-        target_time=0.4,
-        schedule="cosine",
-        steps=15_000,
+        steps=12_000,
         small_dropout=0.15,
     )
 
 
 PRESETS = (
-    Preset("squad-dense", "squad", "BiDAF on SQuAD, the paper's vanilla row", dense),
+    Preset(
+        "squad-dense",
+        "squad",
+        "BiDAF on SQuAD, the paper's vanilla row",
+        dense,
+        "EM 67.88, F1 77.42, 2.66M weights",
+    ),
     Preset("squad-dense-adadelta", "squad", "the same by Adadelta, twice as long", dense_adadelta),
-    Preset("squad-iss", "squad", "BiDAF pruned by group lasso, for comparison", iss),
-    Preset("squad-paper", "squad", "BiDAF, neuron selection at the paper's size", paper),
-    Preset("squad-scratch", "squad", "BiDAF with the paper's sizes from scratch", scratch),
+    Preset(
+        "squad-iss",
+        "squad",
+        "BiDAF pruned by group lasso, for comparison",
+        iss,
+        "EM 54.82, F1 67.20, 0.62M weights",
+    ),
+    Preset(
+        "squad-paper",
+        "squad",
+        "BiDAF, neuron selection at the paper's size",
+        paper,
+        "EM 67.93, F1 77.33, 0.96M weights",
+    ),
+    Preset(
+        "squad-scratch",
+        "squad",
+        "BiDAF with the paper's sizes from scratch",
+        scratch,
+        "EM 66.05, F1 76.27, 0.92M weights",
+    ),
     Preset("squad-thin", "squad", "BiDAF, our best recipe", thin),
 )

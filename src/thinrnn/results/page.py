@@ -1,12 +1,14 @@
-"""RESULTS.md and the table in the README, from the files in results/."""
+"""RESULTS.md, and tables in the README and the docs, from the files in results/."""
 
 import math
 import statistics
 from pathlib import Path
 
-from thinrnn.results import reading
+from thinrnn.results import cpu_pages, reading
+from thinrnn.results.cpu import Cpu
 from thinrnn.results.curve import width_curve
 from thinrnn.results.judge import judge, trend
+from thinrnn.results.markdown import markdown
 from thinrnn.results.read import Figures, Results, millions, quality
 from thinrnn.results.rows import ABLATION, BEYOND, HIGHWAY, HIGHWAY_CURVE, LSTM, Row
 from thinrnn.run.files import write_atomic
@@ -21,7 +23,7 @@ HEAD = (
 
 
 def write_pages(root: Path) -> list[Path]:
-    """Write RESULTS.md, and the table in the README; return the files that have changed."""
+    """Write RESULTS.md, and tables in README and docs; return the files that have changed."""
     changed = []
     for path, content in pages(root).items():
         if not path.exists() or path.read_text(encoding="utf-8") != content:
@@ -35,7 +37,8 @@ def pages(root: Path) -> dict[Path, str]:
     results = Results.read(root / "results")
     notes = root / "results" / "NOTES.md"
     tried = notes.read_text(encoding="utf-8") if notes.exists() else ""
-    found = {root / "RESULTS.md": results_page(results, tried)}
+    cpu = Cpu.read(root / "results")
+    found = {root / "RESULTS.md": results_page(results, tried, cpu)}
     curve = width_curve(results)
     if curve:
         found[root / "results" / CURVE] = curve
@@ -46,10 +49,10 @@ def pages(root: Path) -> dict[Path, str]:
             before, _, rest = text.partition(BEGIN)
             after = rest.partition(END)[2]
             found[readme] = f"{before}{BEGIN}\n{readme_table(results)}\n{END}{after}"
-    return found
+    return found | cpu_pages.pages(root, found, cpu)
 
 
-def results_page(results: Results, tried: str = "") -> str:
+def results_page(results: Results, tried: str = "", cpu: Cpu | None = None) -> str:
     """Return RESULTS.md; `tried` are notes written by hand, on what was tried and is next."""
     parts = [
         "# Results",
@@ -85,13 +88,14 @@ def results_page(results: Results, tried: str = "") -> str:
         "## Beyond the paper",
         table_of(BEYOND, results),
         "## Where ours is worse",
-        worse(results),
+        worse(results, cpu),
         pictures(results),
         "## Stored models",
         stored(results),
         "## Time and memory",
         cost(results),
         speed(results),
+        cpu_pages.section(cpu),
         f"## What was tried\n\n{tried.strip()}" if tried.strip() else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -125,7 +129,7 @@ def table_of(rows: tuple[Row, ...], results: Results) -> str:
     return markdown(HEAD, lines)
 
 
-def worse(results: Results) -> str:
+def worse(results: Results, cpu: Cpu | None = None) -> str:
     """Return a list of everything that is worse than the paper, a control or what was asked."""
     lines = []
     for row in (*LSTM, *ABLATION, *HIGHWAY, *HIGHWAY_CURVE, *BEYOND):
@@ -137,6 +141,7 @@ def worse(results: Results) -> str:
         verdict = reading.judged(read, results)
         if verdict is not None and verdict.bad:
             lines.append(f"- {read.label}: {'; '.join(verdict.bad)}.")
+    lines += cpu_pages.missed(cpu)
     return "\n".join(lines) or "In no row that has been run."
 
 
@@ -226,9 +231,3 @@ def _cells(figures: Figures | None) -> list[str]:
     if figures is None:
         return ["-", "-", "-"]
     return [perplexities(figures), figures.sizes, millions(figures.weights)]
-
-
-def markdown(head: tuple[str, ...], lines: list[list[str]]) -> str:
-    """Return a table."""
-    rows = [list(head), ["---"] * len(head), *lines]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)

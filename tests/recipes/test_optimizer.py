@@ -46,6 +46,23 @@ def test_adam_does_what_torch_does_for_weights_and_for_gates():
     assert close(mine, theirs)
 
 
+@pytest.mark.parametrize("rule", ["sgd", "adam"])
+@pytest.mark.parametrize("decay", [0.0, 0.01])
+def test_one_pass_over_the_memory_gives_what_several_give(rule, decay):
+    """The fused kernels are chosen on a GPU; torch has them for the CPU too."""
+    several, one = parameters((3, 2), (4,), (5,)), parameters((3, 2), (4,), (5,))
+    for params, is_fused in ((several, False), (one, True)):
+        optimizer = ours(params[:2], params[2:], rule=rule, weight_decay=decay)
+        optimizer.is_fused = is_fused
+        run(optimizer, params, 3)
+        optimizer.start_averaging()
+        run(optimizer, params, 4, seed=2)
+        with optimizer.averaged():
+            averages = [p.detach().clone() for p in params]
+        params += averages
+    assert close(several, one)
+
+
 def test_averages_are_the_means_of_the_weights_since_averaging_began():
     params = parameters((3,))
     optimizer = ours(params)

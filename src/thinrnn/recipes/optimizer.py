@@ -44,6 +44,7 @@ class WeightsAndGates(Optimizer):
         self.steps = torch.zeros((), device=device, dtype=torch.float64)
         self.averaged_steps = torch.zeros((), device=device)
         self.averaging = False
+        self.is_fused = device.type == "cuda"  # one pass over the memory instead of many
 
     def set_lr(self, lr: float) -> None:
         """Set the learning rate of the weights; does not wait for the device."""
@@ -61,9 +62,15 @@ class WeightsAndGates(Optimizer):
             if not params:
                 continue
             grads: list[Tensor] = [p.grad for p in params]
-            if group["weight_decay"]:
-                grads = list(torch._foreach_add(grads, params, alpha=group["weight_decay"]))
-            self._apply_(group["rule"], params, grads, group["lr"])
+            rule, lr, decay = group["rule"], group["lr"], group["weight_decay"]
+            if self.is_fused and rule in ("sgd", "adam"):
+                self._apply_fused_(rule, params, grads, lr, decay)
+            else:
+                if decay:
+                    grads = list(torch._foreach_add(grads, params, alpha=decay))
+                self._apply_(rule, params, grads, lr)
+            if rule == "sgd" and self.averaging:
+                self._average(params)
 
     def _apply_(self, rule: str, params: list[Tensor], grads: list[Tensor], lr: Tensor) -> None:
         """Change parameters of one group by its rule."""
@@ -71,8 +78,30 @@ class WeightsAndGates(Optimizer):
             self._adam(params, grads, lr)
         else:
             torch._foreach_sub_(params, torch._foreach_mul(grads, lr))
-            if self.averaging:
-                self._average(params)
+
+    def _apply_fused_(
+        self, rule: str, params: list[Tensor], grads: list[Tensor], lr: Tensor, decay: float
+    ) -> None:
+        """Do the same, decay included, in one pass over the memory."""
+        if rule == "sgd":
+            _fused_sgd_(params, grads, lr, decay)
+            return
+        steps = [self.steps.float()] * len(params)
+        torch._fused_adam_(
+            params,
+            grads,
+            self._kept(params, "first"),
+            self._kept(params, "second"),
+            [],
+            steps,
+            lr=lr,
+            beta1=BETA1,
+            beta2=BETA2,
+            weight_decay=decay,
+            eps=EPSILON,
+            amsgrad=False,
+            maximize=False,
+        )
 
     def _adam(self, params: list[Tensor], grads: list[Tensor], lr: Tensor) -> None:
         first, second = self._kept(params, "first"), self._kept(params, "second")
@@ -92,6 +121,9 @@ class WeightsAndGates(Optimizer):
     def _average(self, params: list[Tensor]) -> None:
         # average += (p - average) / n; _foreach_lerp_ with a tensor weight would stop the device.
         averages = self._kept(params, "average")
+        if self.is_fused:  # a step of SGD down the gradient p with a decay of -1, upside down
+            _fused_sgd_(averages, params, -1 / self.averaged_steps, -1.0)
+            return
         differences = torch._foreach_sub(params, averages)
         torch._foreach_mul_(differences, 1 / self.averaged_steps)
         torch._foreach_add_(averages, differences)
@@ -141,3 +173,19 @@ class WeightsAndGates(Optimizer):
         self.steps.copy_(saved["steps"])
         self.averaged_steps.copy_(saved["averaged_steps"])
         self.averaging = saved["averaging"]
+
+
+def _fused_sgd_(params: list[Tensor], grads: list[Tensor], lr: Tensor, decay: float) -> None:
+    """params -= lr * (grads + decay * params)"""
+    torch._fused_sgd_(
+        params,
+        grads,
+        [],
+        weight_decay=decay,
+        momentum=0.0,
+        lr=lr,
+        dampening=0.0,
+        nesterov=False,
+        maximize=False,
+        is_first_step=False,
+    )

@@ -22,6 +22,7 @@ from thinrnn.recipes.language_model.model import LanguageModel
 from thinrnn.recipes.language_model.settings import Settings
 from thinrnn.recipes.language_model.teacher import SoftTargets, distilled_loss
 from thinrnn.recipes.optimizer import WeightsAndGates
+from thinrnn.recipes.padded import Padded
 from thinrnn.recipes.schedule import lr_factor
 from thinrnn.run.packing import all_finite
 from thinrnn.run.random_state import random_state, set_random_state_
@@ -119,7 +120,7 @@ class Training:
     def train_step(self, x: Tensor, y: Tensor, *soft: Tensor) -> None:
         """Forward, backward, clip, update; x and y are (T, B), soft targets (T, B, TOP)."""
         self.optimizer.zero_grad(set_to_none=True)
-        with arithmetic(self.settings, x.device):
+        with arithmetic(self.settings, x.device), Padded():
             logits, state = self.model(x, self.state)
             loss = self.loss(logits, y, *soft)
         penalty = loss.new_zeros(())

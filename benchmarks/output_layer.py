@@ -1,0 +1,149 @@
+"""Time of the output layer of a small language model in ONNX Runtime, written in several ways.
+
+    python benchmarks/output_layer.py        215 inputs, 10,000 words, one thread
+
+Most of the work of a small language model is its output layer. The ways take turns, so that a noisy
+machine cannot favour one; medians are compared, for a batch of 10 with 30 steps and for one step.
+"""
+
+import argparse
+import json
+import platform
+import shlex
+import statistics
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+from thinrnn.bench.clock import warm_clock
+
+OURS = "com.microsoft"
+SHAPES = {"10 x 30": (30, 10), "1 x 1": (1, 1)}
+
+
+def build(nodes: list, weights: dict, inputs: int, words: int) -> bytes:
+    """Return a model of one layer: x (T, B, inputs) to y (T, B, words)."""
+    graph = helper.make_graph(
+        nodes,
+        "layer",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["time", "batch", inputs])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["time", "batch", words])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid(OURS, 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+
+
+def ways(inputs: int, words: int) -> dict[str, bytes]:
+    """Return the layer in all the ways that were tried."""
+    random = numpy.random.default_rng(0)
+    w = random.normal(0, 0.05, (inputs, words)).astype("float32")
+    b = random.normal(0, 0.05, words).astype("float32")
+    node = helper.make_node
+
+    def dynamic(codes: numpy.ndarray, scale: numpy.ndarray, zero: dict | None = None) -> bytes:
+        layer = node(
+            "DynamicQuantizeMatMul", ["x", "w", "s", *(zero or [""]), "b"], ["y"], domain=OURS
+        )
+        return build([layer], {"w": codes, "s": scale, "b": b, **(zero or {})}, inputs, words)
+
+    def blocks(bits: int, size: int) -> bytes:
+        count = -(-inputs // size)
+        codes = random.integers(0, 256, (words, count, size * bits // 8)).astype("uint8")
+        scales = numpy.full((words, count), 1e-3, "float32")
+        sizes = {"K": inputs, "N": words, "bits": bits, "block_size": size, "accuracy_level": 4}
+        layer = node("MatMulNBits", ["x", "w", "s", "", "", "b"], ["y"], domain=OURS, **sizes)
+        return build([layer], {"w": codes, "s": scales, "b": b}, inputs, words)
+
+    one, codes = numpy.float32(1e-3), random.integers(-127, 128, (inputs, words)).astype("int8")
+    shifted = (codes.astype(int) + 128).astype("uint8")
+    flat = {"flat": numpy.array([-1, inputs]), "0": numpy.array([0]), "2": numpy.array([2])}
+    return {
+        "product, then sum": build(
+            [node("MatMul", ["x", "w"], ["p"]), node("Add", ["p", "b"], ["y"])],
+            {"w": w, "b": b},
+            inputs,
+            words,
+        ),
+        "bias as a row of the weights": build(
+            [node("Pad", ["x", "pads", "one"], ["p"]), node("MatMul", ["p", "w"], ["y"])],
+            {
+                "w": numpy.concatenate([w, b[None]]),
+                "pads": numpy.array([0, 0, 0, 0, 0, 1]),
+                "one": numpy.float32(1),
+            },
+            inputs,
+            words,
+        ),
+        "Gemm": build(
+            [
+                node("Reshape", ["x", "flat"], ["rows"]),
+                node("Gemm", ["rows", "w", "b"], ["z"]),
+                node("Shape", ["x"], ["shape"]),
+                node("Slice", ["shape", "0", "2", "0"], ["outer"]),
+                node("Concat", ["outer", "words"], ["whole"], axis=0),
+                node("Reshape", ["z", "whole"], ["y"]),
+            ],
+            {"w": w, "b": b, **flat, "words": numpy.array([words])},
+            inputs,
+            words,
+        ),
+        "int8": dynamic(codes, one),
+        "int8, a scale per word": dynamic(codes, numpy.full(words, one)),
+        "uint8": dynamic(shifted, one, {"z": numpy.uint8(128)}),
+        "MatMulNBits, 8 bits, blocks of 32": blocks(8, 32),
+        "MatMulNBits, 8 bits, blocks of 256": blocks(8, 256),
+        "MatMulNBits, 4 bits, blocks of 32": blocks(4, 32),
+    }
+
+
+def make_call(model: bytes, x: numpy.ndarray) -> Callable:
+    """Return a call of a model on one thread."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, {"x": x})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--inputs", type=int, default=215)
+    parser.add_argument("--words", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("--out", type=Path, default=Path("results/output-layer-cpu.json"))
+    options = parser.parse_args()
+    models = ways(options.inputs, options.words)
+    found: dict[str, dict[str, float]] = {}
+    for shape, (steps, batch) in SHAPES.items():
+        x = numpy.random.default_rng(1).normal(0, 0.1, (steps, batch, options.inputs))
+        x = x.astype("float32")
+        clock = warm_clock({name: make_call(model, x) for name, model in models.items()})
+        rounds = [clock.round() for _ in range(options.rounds)]
+        found[shape] = {name: statistics.median(one[name] for one in rounds) for name in models}
+    result = {
+        "what": "output layer of a small language model in ONNX Runtime, one thread",
+        "command": shlex.join(["python", *sys.argv]),
+        "inputs": options.inputs,
+        "words": options.words,
+        "rounds": options.rounds,
+        "milliseconds": found,
+        "environment": {
+            "python": platform.python_version(),
+            "onnxruntime": onnxruntime.__version__,
+            "numpy": numpy.__version__,
+            "device": platform.machine(),
+        },
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(result, indent=1) + "\n")
+    for name in models:
+        print(f"{name:<36}", *(f"{found[shape][name]:9.3f} ms" for shape in SHAPES))
+    print(f"wrote {options.out}")
+
+
+if __name__ == "__main__":
+    main()

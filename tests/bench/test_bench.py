@@ -13,9 +13,10 @@ from thinrnn.run.progress import Silent
 
 
 @pytest.fixture(autouse=True)
-def small_cache(monkeypatch):
-    """What is flushed for a cold call: the cache of a large server takes seconds."""
+def small_and_short(monkeypatch):
+    """What is flushed for a cold call is small, and nobody waits long for an answer."""
     monkeypatch.setattr("thinrnn.bench.compare.largest_cache", lambda: 1 << 20)
+    monkeypatch.setattr("thinrnn.bench.child.PATIENCE", 120.0)
 
 
 @pytest.fixture

@@ -25,12 +25,12 @@ class BenchError(ThinRNNError, RuntimeError):
 class Child:
     """A process of its own that holds models and times them when asked to."""
 
-    def __init__(self, threads: int, *, patience: float = PATIENCE) -> None:
+    def __init__(self, threads: int, *, patience: float | None = None) -> None:
         count = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
         # compiled in the process itself: no pool of processes that outlives it or waits for it
         count["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
         path = os.pathsep.join(part for part in sys.path if part)
-        self.patience = patience
+        self.patience = PATIENCE if patience is None else patience
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
         self.process = subprocess.Popen(
             [sys.executable, "-m", "thinrnn.bench.worker"],

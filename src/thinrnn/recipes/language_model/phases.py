@@ -20,6 +20,7 @@ from thinrnn.recipes.language_model.model import (
 )
 from thinrnn.recipes.language_model.settings import Settings
 from thinrnn.recipes.language_model.training import Penalty, Training
+from thinrnn.run.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,18 @@ def add_gates(settings: Settings, model: nn.Module, plan: Plan, steps: int) -> P
     )
 
 
+def start_with_(model: LanguageModel, trained: nn.Module) -> None:
+    """Give a new model the weights of a trained one of the same shape."""
+    try:
+        model.load_state_dict(trained.state_dict())
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise InputError(
+            f"start_from holds a model of another shape ({reason}): set cell, embedding, hidden "
+            "and tied as it was trained."
+        ) from None
+
+
 def build_training(
     settings: Settings,
     phase: str,
@@ -103,15 +116,19 @@ def build_training(
     text: Text,
     device: torch.device,
     plan: Plan | None = None,
+    trained: nn.Module | None = None,
 ) -> tuple[Training, Plan | None]:
     """Return the training of a phase at its first step, and the plan of the gated model.
 
-    The plan is found here unless it is given.
+    The plan is found here unless it is given. A gated model starts with the weights of a `trained`
+    one.
     """
     data = streams(text.train, settings.batch).to(device)
     model = build_model(settings, shape, len(text.vocabulary)).to(device)
     penalty = None
     if phase == "gated":
+        if trained is not None:
+            start_with_(model, trained)
         if plan is None:
             plan = thinrnn.find_groups(model, example_tokens(device=device))
         bptt = min(settings.bptt, len(data) - 1)

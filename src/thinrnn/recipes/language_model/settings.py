@@ -103,6 +103,9 @@ class Settings:
         None, "group lasso (ISS) instead of gates, for comparison: its weight", above=0
     )
     gate_mean: float = setting(2.5, "where the gates start (log_alpha)")
+    start_from: str = setting(
+        "", "folder of a dense model whose weights the gated one starts with; dense: of this run"
+    )
     shrink: bool = setting(True, "remove closed neurons at every epoch end, while training goes on")
 
     # Run
@@ -156,6 +159,8 @@ class Settings:
             raise InputError("small_dropout needs a dropout that it is a part of: set both.")
         if self.distill and not self.teacher and "dense" not in self.phases:
             raise InputError("distill needs a teacher: add dense to phases, or set teacher=FOLDER.")
+        if self.start_from == "dense" and "dense" not in self.phases:
+            raise InputError("start_from=dense needs that phase: add dense to phases.")
         if "control" in self.phases and "gated" not in self.phases:
             raise InputError(
                 "a control needs the gated run whose shape it has: add gated to phases."

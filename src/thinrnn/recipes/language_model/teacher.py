@@ -53,7 +53,7 @@ def load_teacher(folder: Path, text: Text) -> nn.Module:
     loaded = load_model(folder)
     if loaded.vocabulary.tokens != text.vocabulary.tokens:
         raise InputError(
-            f"the teacher in {folder} has another vocabulary than the training text: "
+            f"the model in {folder} has another vocabulary than the training text: "
             "train it on the same text."
         )
     return loaded.model

@@ -6,13 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from thinrnn.recipes.language_model.corpus import BUILT_IN, PARTS, Text, load_text
 from thinrnn.recipes.language_model.data import streams
 from thinrnn.recipes.language_model.finish import finish_phase, time_models
 from thinrnn.recipes.language_model.fit import Fitting
-from thinrnn.recipes.language_model.phases import Shape, build_training, dense_shape, shape_of
+from thinrnn.recipes.language_model.phases import (
+    Shape,
+    build_model,
+    build_training,
+    dense_shape,
+    shape_of,
+    start_with_,
+)
 from thinrnn.recipes.language_model.settings import Settings
 from thinrnn.recipes.language_model.teacher import SoftTargets, load_teacher, soft_targets
 from thinrnn.recipes.settings import as_json, changed, with_values
@@ -39,6 +46,7 @@ def start(settings: Settings, folder: Path, *, preset: str | None, progress: Pro
     settings = with_values(settings, _absolute(settings))
     text = load_text(settings)
     streams(text.train, settings.batch)  # too little text is said before a folder is made
+    check_models(settings, text)
     device = choose_device(settings)
     if settings.threads:
         torch.set_num_threads(settings.threads)
@@ -100,7 +108,8 @@ def train(
             if device.type == "cuda":
                 torch.cuda.reset_peak_memory_stats(device)
             shape = shape_for(phase, settings, run)
-            training, plan = build_training(settings, phase, shape, text, device)
+            trained = trained_model(settings, text, run) if phase == "gated" else None
+            training, plan = build_training(settings, phase, shape, text, device, trained=trained)
             if settings.distill and phase != "dense":
                 soft = soft or read_with_teacher(settings, text, run, training.streams, progress)
                 training.soft = soft
@@ -126,6 +135,23 @@ def read_with_teacher(
     folder = Path(settings.teacher) if settings.teacher else run.path / "dense"
     progress.line(f"reading the training text with the teacher, {folder.name}")
     return soft_targets(load_teacher(folder, text).to(streams.device), streams)
+
+
+def check_models(settings: Settings, text: Text) -> None:
+    """Read the models that a run is given, so that it is said early if they do not fit."""
+    if settings.distill and settings.teacher:
+        load_teacher(Path(settings.teacher), text)
+    if "gated" in settings.phases and settings.start_from not in ("", "dense"):
+        model = build_model(settings, dense_shape(settings), len(text.vocabulary))
+        start_with_(model, load_teacher(Path(settings.start_from), text))
+
+
+def trained_model(settings: Settings, text: Text, run: RunFolder) -> nn.Module | None:
+    """Return the model whose weights the gated one starts with, if one is wanted."""
+    if not settings.start_from:
+        return None
+    own = settings.start_from == "dense"
+    return load_teacher(run.path / "dense" if own else Path(settings.start_from), text)
 
 
 @contextlib.contextmanager
@@ -169,10 +195,10 @@ def _facts(text: Text) -> dict[str, Any]:
 
 
 def _absolute(settings: Settings) -> dict[str, str]:
-    """Return the text files with full paths, so that a run can be resumed from anywhere."""
-    given = {part: getattr(settings, part) for part in PARTS}
+    """Return files and folders with full paths, so that a run can be resumed from anywhere."""
+    given = {name: getattr(settings, name) for name in (*PARTS, "teacher", "start_from")}
     return {
-        part: str(Path(path).resolve())
-        for part, path in given.items()
-        if path not in ("", BUILT_IN)
+        name: str(Path(path).resolve())
+        for name, path in given.items()
+        if path not in ("", BUILT_IN, "dense")
     }

@@ -1,0 +1,102 @@
+"""A trained model as a teacher, and as the place to start from."""
+
+import json
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from thinrnn.errors import FolderError
+from thinrnn.recipes.language_model import teacher
+from thinrnn.recipes.language_model.train import resume, start
+from thinrnn.run.errors import InputError
+from thinrnn.run.progress import Silent
+
+
+@pytest.fixture
+def dense(tiny, tmp_path):
+    """A run with a dense model alone."""
+    return start(tiny(phases=("dense",)), tmp_path / "dense", preset=None, progress=Silent())
+
+
+def run(settings, folder):
+    return start(settings, folder, preset=None, progress=Silent())
+
+
+def test_a_teacher_that_is_left_out_is_the_runs_own_dense_model(tiny, dense, tmp_path):
+    own = run(tiny(distill=0.5), tmp_path / "own")
+    given = run(
+        tiny(distill=0.5, phases=("gated", "control"), teacher=str(dense.path / "dense")),
+        tmp_path / "given",
+    )
+    alone = run(tiny(phases=("gated",)), tmp_path / "alone")
+    for kind in ("small", "control"):
+        theirs = given.summary(kind)["valid_perplexity"]
+        assert own.summary(kind)["valid_perplexity"] == pytest.approx(theirs)
+    assert own.summary("small")["valid_perplexity"] != alone.summary("small")["valid_perplexity"]
+
+
+def test_the_loss_with_a_teacher_is_the_cross_entropy_with_both():
+    torch.manual_seed(0)
+    logits, said = torch.randn(5, 2, 9), torch.randn(5, 2, 9)
+    y = torch.randint(9, (5, 2))
+    top = F.softmax(said, -1).topk(9)
+    found = teacher.distilled_loss(logits, y, (top.indices, top.values), 0.3)
+    hard = F.cross_entropy(logits.flatten(0, 1), y.flatten())
+    soft = F.cross_entropy(logits.flatten(0, 1), F.softmax(said, -1).flatten(0, 1))
+    torch.testing.assert_close(found, 0.7 * hard + 0.3 * soft)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_gated_model_may_start_with_the_weights_of_a_dense_one(tiny, dense, tmp_path, own):
+    still = {"target_params": None, "l0": 1e-12, "gate_mean": 5.0, "gate_lr": 1e-9}
+    settings = tiny(
+        phases=("dense", "gated") if own else ("gated",),
+        start_from="dense" if own else str(dense.path / "dense"),
+        **still,
+    )
+    started = run(settings, tmp_path / "run")
+    lines = started.path.joinpath("metrics.jsonl").read_text().splitlines()
+    gated = [line for line in lines if '"gated"' in line and '"epoch"' in line]
+    first = json.loads(gated[0])["loss"]
+    assert first < math.log(dense.summary("dense")["valid_perplexity"]) + 0.1
+    assert started.config["settings"]["start_from"] == settings.start_from
+
+
+def test_a_run_that_started_from_a_dense_model_is_resumed(tiny, dense, tmp_path):
+    settings = tiny(phases=("gated",), start_from=str(dense.path / "dense"))
+    whole = run(settings, tmp_path / "whole")
+    again = run(settings, tmp_path / "again")
+    again.path.joinpath("small.json").unlink()
+    resume(again.path, [], progress=Silent())
+    assert again.summary("small")["valid_perplexity"] == whole.summary("small")["valid_perplexity"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"embedding": 11}, r"another shape \(size mismatch for .*\): set cell, embedding, hidden"),
+        ({"cell": "gru"}, "another shape"),
+        ({"max_vocabulary": 5}, "another vocabulary"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused(tiny, dense, tmp_path, changes, message):
+    settings = tiny(phases=("gated",), start_from=str(dense.path / "dense"), **changes)
+    with pytest.raises(InputError, match=message):
+        run(settings, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("changes", [{"distill": 0.5, "teacher": "?"}, {"start_from": "?"}])
+def test_a_folder_that_is_not_there_is_said_before_a_run_begins(tiny, tmp_path, changes):
+    nothing = str(tmp_path / "nothing")
+    changes = {k: nothing if v == "?" else v for k, v in changes.items()} | {"phases": ("gated",)}
+    with pytest.raises(FolderError, match="nothing is not a model of 'thinrnn train'"):
+        run(tiny(**changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_to_start_from_the_dense_model_it_has_to_be_trained(tiny):
+    with pytest.raises(InputError, match="add dense to phases"):
+        tiny(phases=("gated",), start_from="dense")

@@ -52,3 +52,16 @@ def test_whole_steps_give_what_the_reference_gives(width, at_once, depth, droppe
     found = outputs_and_gradients(fused, leaves, mask)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+def test_programs_that_wait_in_vain_give_up_and_say_so(monkeypatch):
+    """The first of two waits for the second, which the interpreter runs only afterwards."""
+    from thinrnn import rhn_persistent_triton
+
+    monkeypatch.setattr(rhn_persistent_triton, "PATIENCE", 5)
+    (x, s, W, *rest), _ = case(2, 2, 4, 23, 2, False, torch.float64)
+    with torch.no_grad():
+        output = rhn_fused.highway(
+            x, s, W, rest[:2], rest[2:], kernels=rhn_persistent_triton.Whole(0)
+        )
+    assert output.isnan().any(-1).all()

@@ -93,7 +93,7 @@ def highway(
     matrices = _Pack.apply(dtype, width, *U)  # (L, 2P, P)
     biases = _padded_halves(torch.stack(b).to(wide), width)  # (L, 2P); the first is in from_x
     start = _padded(s.to(wide), width)
-    mask = None if mask is None else _padded(mask.to(wide), width)
+    mask = None if mask is None else _padded(mask.to(wide), width).contiguous()
     if isinstance(kernels, str):
         kernels = choose(from_x, kernels)
     outputs = _Highway.apply(from_x, start, matrices, biases, mask, kernels)

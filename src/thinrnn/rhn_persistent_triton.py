@@ -5,7 +5,9 @@
 
 Each program multiplies what is read of all neurons by its own rows of U, then does the point-wise
 part at once. One launch can run many small steps: programs then wait for one another between two of
-them, so all must be resident, for which the launch is cooperative.
+them, so all must be resident. The launch is cooperative for that: a grid starts when there is room
+for all of it, whatever other processes run, and should it still wait in vain it gives up and
+returns NaN, where a run stops, instead of holding the GPU for ever.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 NEURONS = 16  # of one program; the least that a matrix unit takes
 WARPS = 8  # of one program; each sums over its share of the neurons that are read
+PATIENCE = 1 << 23  # looks at the counter in a launch, some seconds of them; 3 a step are usual
 NUMBERS = ["steps", "depth", "batch", "first", "end"]  # any value has the same code
 
 
@@ -36,11 +39,26 @@ def _tell(counter):
 
 
 @triton.jit
-def _wait(counter, count):
-    """Wait until programs have said so `count` times."""
-    while tl.atomic_add(counter, 0, sem="acquire", scope="gpu") < count:
-        pass
+def _wait(counter, count, patience):
+    """Wait until programs have said so `count` times; return the patience that is left."""
+    said = tl.atomic_add(counter, 0, sem="acquire", scope="gpu")
+    while (said < count) & (patience > 0):
+        said = tl.atomic_add(counter, 0, sem="acquire", scope="gpu")
+        patience -= 1
     tl.debug_barrier()
+    return patience
+
+
+@triton.jit
+def _sum(products, NEURONS: tl.constexpr):
+    """Return the sum over all shares, (BATCH, NEURONS), each value in one thread.
+
+    A plain sum has every value in every warp, which would all compute the same tanh: gathering from
+    the same places spreads the values.
+    """
+    total = tl.sum(products, 0)
+    same = tl.arange(0, NEURONS)[None, :] + tl.zeros_like(total).to(tl.int32)
+    return tl.gather(total, same, 1)
 
 
 @triton.jit(do_not_specialize=NUMBERS)
@@ -64,6 +82,7 @@ def _forward(
     NEURONS: tl.constexpr,
     PARTS: tl.constexpr,
     PART: tl.constexpr,
+    PATIENCE: tl.constexpr,
 ):
     i = tl.arange(0, BATCH)
     j = tl.program_id(0) * NEURONS + tl.arange(0, NEURONS)
@@ -80,6 +99,7 @@ def _forward(
     s = tl.load(states + first * size + own, mask=real, other=0.0)
     if HAS_MASK:
         m = tl.load(mask + own, mask=real, other=0.0)
+    patience = tl.full((), PATIENCE, tl.int32)
     for k in range(first, end):
         t, d = k // depth, k % depth
         u_h = tl.load(U + d * 2 * width * width + u_at, mask=u_real, other=0.0)
@@ -93,12 +113,13 @@ def _forward(
         a_h += tl.load(b_at, mask=later, other=0.0).to(s.dtype)[None, :]
         a_t += tl.load(b_at + width, mask=later, other=0.0).to(s.dtype)[None, :]
         if k > first:
-            _wait(counter, (k - first) * tl.num_programs(0))
+            patience = _wait(counter, (k - first) * tl.num_programs(0), patience)
         r = tl.load(
             read + (d * steps + t) * size + r_at, mask=r_real, other=0.0, cache_modifier=".cg"
         )
-        a_h += tl.sum(tl.dot(r, u_h, input_precision="ieee"), 0)
-        a_t += tl.sum(tl.dot(r, u_t, input_precision="ieee"), 0)
+        a_h += _sum(tl.dot(r, u_h, input_precision="ieee"), NEURONS)
+        a_t += _sum(tl.dot(r, u_t, input_precision="ieee"), NEURONS)
+        a_h = tl.where(patience > 0, a_h, float("nan"))
         h, g = tanh(a_h), tl.sigmoid(a_t)
         s = (h - s) * g + s
         n = k + 1
@@ -135,6 +156,7 @@ def _backward(
     NEURONS: tl.constexpr,
     PARTS: tl.constexpr,
     PART: tl.constexpr,
+    PATIENCE: tl.constexpr,
 ):
     i = tl.arange(0, BATCH)
     j = tl.program_id(0) * NEURONS + tl.arange(0, NEURONS)
@@ -149,6 +171,7 @@ def _backward(
     total = tl.load(carried + own, mask=real, other=0.0)
     if HAS_MASK:
         m = tl.load(mask + own, mask=real, other=0.0)
+    patience = tl.full((), PATIENCE, tl.int32)
     for done in range(0, end - first):
         k = end - 1 - done
         t, d = k // depth, k % depth
@@ -163,15 +186,16 @@ def _backward(
         is_output = real & (own * 0 + d == depth - 1)
         total += tl.load(grad + t * size + own, mask=is_output, other=0.0)
         if done > 0:
-            _wait(counter, done * tl.num_programs(0))
+            patience = _wait(counter, done * tl.num_programs(0), patience)
         r = grad_a + (n % depth * steps + n // depth) * 2 * size + r_at
         r_mask = r_real & has_next[:, None, :]
         r_h = tl.load(r, mask=r_mask, other=0.0, cache_modifier=".cg")
         r_t = tl.load(r + width, mask=r_mask, other=0.0, cache_modifier=".cg")
         products = tl.dot(r_h, u_h, input_precision="ieee")
-        products = tl.dot(r_t, u_t, products, input_precision="ieee")
-        by_matrix = tl.sum(products, 0)
+        products += tl.dot(r_t, u_t, input_precision="ieee")
+        by_matrix = _sum(products, NEURONS)
         total += by_matrix * m if HAS_MASK else by_matrix
+        total = tl.where(patience > 0, total, float("nan"))
         grad_h = total * g * (1 - h * h)
         grad_t = total * (h - before) * g * (1 - g)
         place = grad_a + (d * steps + t) * 2 * size + own_h
@@ -237,6 +261,7 @@ class Whole:
             NEURONS=NEURONS,
             PARTS=parts,
             PART=reach // parts,
+            PATIENCE=PATIENCE,
             num_warps=self.warps,
             num_stages=1,  # more would fetch what other programs have not written yet
             **({"launch_cooperative_grid": True} if span[1] - span[0] > 1 else {}),

@@ -3,7 +3,7 @@
 import pytest
 
 from thinrnn.results import read
-from thinrnn.results.page import results_page
+from thinrnn.results.page import readme_tables, results_page
 from thinrnn.results.read import Results
 from thinrnn.results.reading import READING, judged
 
@@ -70,3 +70,11 @@ def test_presets_and_stored_models_say_em_and_f1():
     assert "| int8 | 1.00 MiB | 0.95M | EM 66.50, F1 76.54 |" in results_page(
         Results({"squad-paper": run})
     )
+
+
+def test_the_readme_has_the_rows_that_were_run():
+    results = Results({"squad-dense": result(dense=(67.5, 77.5, 2_657_535))})
+    assert readme_tables(results).splitlines()[-1] == (
+        "| BiDAF, dense | 67.98, 77.85 | 2.69M | 67.50, 77.50 | 2.66M |"
+    )
+    assert "SQuAD" not in readme_tables(Results({}))

@@ -48,7 +48,7 @@ def pages(root: Path) -> dict[Path, str]:
         if BEGIN in text and END in text:
             before, _, rest = text.partition(BEGIN)
             after = rest.partition(END)[2]
-            found[readme] = f"{before}{BEGIN}\n{readme_table(results)}\n{END}{after}"
+            found[readme] = f"{before}{BEGIN}\n{readme_tables(results)}\n{END}{after}"
     return found | cpu_pages.pages(root, found, cpu)
 
 
@@ -101,8 +101,15 @@ def results_page(results: Results, tried: str = "", cpu: Cpu | None = None) -> s
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def readme_tables(results: Results) -> str:
+    """Return the main rows, those that were run, of language models and of readers."""
+    readers = reading.short_lines(results)
+    tables = [readme_table(results), *([markdown(reading.SHORT_HEAD, readers)] if readers else [])]
+    return "\n\n".join(tables)
+
+
 def readme_table(results: Results) -> str:
-    """Return the main rows, those that were run."""
+    """Return the rows of the language models that were run."""
     rows = [
         row for row in (*LSTM, *HIGHWAY, *BEYOND) if results.figures(row.name, row.kind) is not None
     ]

@@ -81,6 +81,7 @@ HEAD = (
     *("model", "paper: EM, F1", "sizes", "weights"),
     *("ours: EM, F1", "sizes", "weights", "verdict"),
 )
+SHORT_HEAD = ("SQuAD", "paper: EM, F1", "weights", "ours: EM, F1", "weights")
 
 
 def scores(results: Results, name: str, kind: str) -> Scores | None:
@@ -122,6 +123,17 @@ def lines(results: Results) -> list[list[str]]:
         ours, verdict = scores(results, row.name, row.kind), judged(row, results)
         said = "not yet run" if verdict is None else str(verdict)
         found.append([row.label, *_cells(row.paper), *_cells(ours), said])
+    return found
+
+
+def short_lines(results: Results) -> list[list[str]]:
+    """Return the cells of the rows that were run, without sizes and verdicts."""
+    found = []
+    for row in READING:
+        ours = scores(results, row.name, row.kind)
+        if ours is not None:
+            paper, _, weights = _cells(row.paper)
+            found.append([row.label, paper, weights, str(ours), millions(ours.weights)])
     return found
 
 

@@ -14,6 +14,7 @@ from thinrnn.recipes.language_model.settings import Settings
 
 TOKENS = 929_589  # of the training text; the paper's penalties are multiples of 0.08 / TOKENS
 PAPER_BUDGET = 6_160_000 + 10_000
+SHORT = 60  # epochs of the rows that are compared among themselves
 # What the pruned runs ended with; the controls that are trained alone have these shapes.
 PAPER_SHAPE = (218, (505, 196))
 THIN_SHAPE = (360, (440, 360))
@@ -91,6 +92,7 @@ def ablation(multiple: int) -> Settings:
     unit = 0.08 / TOKENS
     return dataclasses.replace(
         paper(),
+        epochs=SHORT,
         target_params=None,
         l0={
             "rnn.weight_ih_l0": multiple * unit,
@@ -105,12 +107,12 @@ def ablation(multiple: int) -> Settings:
 
 def gru() -> Settings:
     """The same budget for a GRU."""
-    return dataclasses.replace(paper(), cell="gru")
+    return dataclasses.replace(paper(), cell="gru", epochs=SHORT)
 
 
 def rnn() -> Settings:
     """The same budget for a plain recurrent network."""
-    return dataclasses.replace(paper(), cell="rnn")
+    return dataclasses.replace(paper(), cell="rnn", epochs=SHORT)
 
 
 def thin() -> Settings:

@@ -4,128 +4,98 @@
     python benchmarks/rhn_step.py --width 40 --depth 3 --words 200 --repeats 3        on the CPU
 
 A step is everything: embedding, dropout, recurrence, output layer over all words, loss, backward,
-clipping, SGD. Ways of computing the recurrence alternate, so that a noisy machine cannot favour
-one; medians are compared, with each other and with what the bytes and operations allow.
+clipping, SGD. Every way is a process of its own, so one that crashes or hangs costs no other its
+result. All get ready side by side and then take turns, one at a time while the others sleep, so
+that a noisy machine cannot favour one. Medians are compared, with each other and with what the
+bytes and operations allow; they are printed and written after each round.
 """
 
 import argparse
-import functools
 import json
+import os
 import platform
+import select
 import statistics
-from collections.abc import Callable
+import subprocess
+import sys
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.nn.functional as F
-from steps import in_graph, milliseconds
-from torch import Tensor, nn
-
 import thinrnn
-from thinrnn import rhn, rhn_fused
-from thinrnn.recipes.language_model.model import Dropouts, LanguageModel
+from thinrnn.run.files import write_atomic
 
-REFERENCE = rhn.highway
-FUSED = rhn_fused.highway
+PROGRAM = Path(__file__).with_name("rhn_way.py")
+WAYS = {
+    "cpu": ["reference", "fused"],
+    "cuda": [
+        *("reference", "pointwise"),
+        *("persistent graph", "step graph", "pointwise graph", "reference graph"),
+    ],
+}
+COMPILED = {"cpu": ["compiled"], "cuda": ["compiled", "compiled graph"]}
 # An H200: tensor operations in bf16, main memory, second-level cache (measured elsewhere)
 PEAKS = {"operations": 989e12, "memory": 4.8e12, "cache": 5.5e12}
 
 
-def one_step(
-    from_x: Tensor, s: Tensor, U: list[Tensor], b: list[Tensor], mask: Tensor | None
-) -> Tensor:
-    """All small steps of one time step, as the reference has them."""
-    for d in range(len(U)):
-        a = F.linear(s if mask is None else s * mask, U[d], b[d])
-        a = a + from_x if d == 0 else a
-        h, t = a.chunk(2, -1)
-        s = (torch.tanh(h) - s) * torch.sigmoid(t) + s
-    return s
+class Way:
+    """The process of one way, its times, and why it ended if it did."""
+
+    def __init__(self, name: str, asked: dict[str, Any]) -> None:
+        self.name = name
+        self.times: list[float] = []
+        self.about: dict[str, Any] = {}
+        self.failure = ""
+        self.said = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
+        paths = os.pathsep.join(path for path in sys.path if path)
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), name, json.dumps(asked)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.said,
+            env=os.environ | {"PYTHONFAULTHANDLER": "1", "PYTHONPATH": paths},
+            text=True,
+        )
+
+    def answer(self, limit: float) -> Any:
+        """Return what the process says next; None, for good, if nothing comes within the limit."""
+        assert self.process.stdout is not None
+        line = ""
+        if select.select([self.process.stdout], [], [], max(0.0, limit))[0]:
+            line = self.process.stdout.readline()
+            reason = "ended"
+        else:
+            reason = f"said nothing for {limit:.0f} s"
+        if not line:
+            self.stop(reason)
+            return None
+        return json.loads(line)
+
+    def measure(self, count: int, limit: float) -> None:
+        """Add the times of so many steps."""
+        assert self.process.stdin is not None
+        try:
+            print(count, file=self.process.stdin, flush=True)
+        except BrokenPipeError:
+            self.stop("ended")
+            return
+        self.times += self.answer(limit) or []
+
+    def stop(self, reason: str = "") -> None:
+        """End the process; with a reason, keep it and the last that the process said."""
+        if reason == "ended":
+            self.process.wait()
+        self.process.kill()
+        code = self.process.wait()
+        if reason and not self.failure:
+            self.said.seek(0)
+            text = self.said.read().decode(errors="replace").strip()
+            self.failure = f"{reason}, exit {code}: {text[-3000:]}"
+            print(f"{self.name}: {self.failure}", flush=True)
 
 
-def make_compiled() -> Callable:
-    """The reference with each time step compiled; compiling all at once takes many minutes."""
-    step = torch.compile(one_step)
-
-    def highway(x: Tensor, s: Tensor, W: Tensor, U: list, b: list, mask: Tensor | None) -> Tensor:
-        outputs = []
-        for from_x_t in F.linear(x, W).unbind():
-            s = step(from_x_t, s, U, b, mask)
-            outputs.append(s)
-        return torch.stack(outputs)
-
-    return highway
-
-
-def four_warps() -> Callable:
-    """The persistent kernels with half as many warps: fewer wait for one another."""
-
-    def highway(*arguments: Any) -> Tensor:
-        from thinrnn.rhn_persistent_triton import Whole
-
-        return FUSED(*arguments, kernels=Whole(0, warps=4))
-
-    return highway
-
-
-def ways(device: str, compiled: bool) -> dict[str, tuple[Callable, bool]]:
-    """Return the ways by name: a function, and whether its step is one CUDA graph."""
-    found = {"reference": (REFERENCE, False)}
-    if device == "cpu":
-        found["fused"] = (FUSED, False)
-    else:
-        found["reference, graph"] = (REFERENCE, True)
-        for name in ("pointwise", "step", "persistent"):
-            found[f"fused {name}, graph"] = (functools.partial(FUSED, kernels=name), True)
-        found["fused pointwise"] = (functools.partial(FUSED, kernels="pointwise"), False)
-        found["fused persistent, 4 warps, graph"] = (four_warps(), True)
-    if compiled:
-        found["compiled"] = (make_compiled(), False)
-        if device == "cuda":
-            found["compiled, graph"] = (found["compiled"][0], True)
-    return found
-
-
-def make_step(options: argparse.Namespace, highway: Callable) -> Callable:
-    """Return one training step whose recurrence is computed in the given way."""
-    torch.manual_seed(0)
-    model = LanguageModel(
-        options.words,
-        cell="rhn",
-        depth=options.depth,
-        embedding=options.width,
-        hidden=(options.width,),
-        tied=True,
-        locked=True,
-        dropouts=Dropouts(word=0.25, input=0.75, output=0.75, recurrent=0.25),
-        init_range=0.04,
-        rnn_init=0.04,
-    ).to(options.device)
-    tokens = torch.randint(0, options.words, (options.steps, options.batch), device=options.device)
-    penalty = None
-    if options.gated:
-        thinrnn.attach_(model, thinrnn.find_groups(model, tokens[:3, :2]))
-        penalty = thinrnn.L0(model, weight={"rnn.0.weight_hh_d0": 6e-7})
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, foreach=True)
-    is_bf16 = options.device == "cuda"
-
-    def step() -> None:
-        rhn.highway = rhn_fused.highway = highway
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(options.device, torch.bfloat16, enabled=is_bf16, cache_enabled=False):
-            logits, _ = model(tokens)
-            loss = F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
-        if penalty is not None:
-            loss = loss + penalty()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 10 / 35, foreach=True)
-        optimizer.step()
-
-    return step
-
-
-def counts(options: argparse.Namespace) -> dict[str, float]:
+def counts(options: argparse.Namespace) -> dict[str, Any]:
     """Return operations and bytes of a step, bf16 in the products, and what they take at best."""
     n, tokens = options.width, options.steps * options.batch
     recurrent, inputs, output = 2 * n * n * options.depth, 2 * n * n, options.words * n
@@ -154,73 +124,97 @@ def counts(options: argparse.Namespace) -> dict[str, float]:
     return found | {"floor_milliseconds_on_h200": floors}
 
 
-def measure(options: argparse.Namespace) -> dict[str, list[float]]:
-    """Return the times of every way that runs here, in milliseconds."""
-    steps: dict[str, Callable] = {}
-    for name, (highway, graphed) in ways(options.device, options.compiled).items():
-        step = make_step(options, highway)
-        try:
-            steps[name] = in_graph(step) if graphed else step
-        except Exception as error:
-            print(f"{name} does not run here: {type(error).__name__}: {error}")
-            continue
-    times: dict[str, list[float]] = {name: [] for name in steps}
-    for turn in range(options.repeats + 3):
-        for name, step in steps.items():
-            if "graph" not in name and turn >= options.slow_repeats + 3:
-                continue
-            taken = milliseconds(step, options.device)
-            if turn >= 3:
-                times[name].append(taken)
-    rhn.highway, rhn_fused.highway = REFERENCE, FUSED
-    return times
+def report(options: argparse.Namespace, ways: list[Way]) -> dict[str, Any]:
+    """Return what is known so far."""
+    medians = {way.name: statistics.median(way.times) for way in ways if way.times}
+    about = next((way.about for way in ways if way.about), {})
+    plain = {k: v for k, v in vars(options).items() if k not in ("out", "device", "ways")}
+    return {
+        "what": "training step of a recurrent highway network, in several ways",
+        "command": f"python benchmarks/rhn_step.py --device {options.device}",
+        "options": plain,
+        "milliseconds": {
+            way.name: {"median": medians[way.name], "min": min(way.times), "steps": len(way.times)}
+            for way in ways
+            if way.times
+        },
+        "times_faster_than_the_reference": {
+            name: medians["reference"] / median
+            for name, median in medians.items()
+            if "reference" in medians
+        },
+        "first_loss": {way.name: way.about["loss"] for way in ways if way.about},
+        "failed": {way.name: way.failure for way in ways if way.failure},
+        "counts": counts(options),
+        "environment": {
+            "python": platform.python_version(),
+            "torch": about.get("torch"),
+            "thinrnn": thinrnn.__version__,
+            "device": about.get("device") or platform.machine(),
+            "threads": about.get("threads"),
+        },
+    }
+
+
+def show(result: dict[str, Any]) -> None:
+    """Print the table."""
+    faster = result["times_faster_than_the_reference"]
+    for name, found in result["milliseconds"].items():
+        compared = f"{faster[name]:6.2f} times as fast as the reference" if faster else ""
+        print(f"{name:20} {found['median']:9.3f} ms  {compared}", flush=True)
+
+
+def measure(options: argparse.Namespace, out: Path) -> list[Way]:
+    """Run every way in turns; write what is known after each round."""
+    names = options.ways or WAYS[options.device] + (
+        COMPILED[options.device] if options.compiled else []
+    )
+    asked = {k: v for k, v in vars(options).items() if k not in ("out", "ways")}
+    end = time.monotonic() + options.seconds
+    ways = [Way(name, asked) for name in names]
+    try:
+        for way in ways:
+            way.about = way.answer(end - time.monotonic()) or {}
+            if way.about:
+                print(f"{way.name}: ready, loss {way.about['loss']:.4f}", flush=True)
+        for number in range(options.rounds):
+            for way in ways:
+                count = options.repeats if "graph" in way.name else options.slow_repeats
+                if not way.failure:
+                    way.measure(count, options.turn)
+            result = report(options, ways)
+            write_atomic(out, json.dumps(result, indent=1) + "\n")
+            print(f"round {number + 1} of {options.rounds}")
+            show(result)
+    finally:
+        for way in ways:
+            way.stop()
+    return ways
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    parser.add_argument("--ways", nargs="+", default=None, help="only these, say 'step graph'")
     parser.add_argument("--words", type=int, default=10_000)
     parser.add_argument("--width", type=int, default=830)
     parser.add_argument("--depth", type=int, default=10)
     parser.add_argument("--batch", type=int, default=20)
     parser.add_argument("--steps", type=int, default=35)
-    parser.add_argument("--repeats", type=int, default=100)
-    parser.add_argument("--slow-repeats", type=int, default=15, help="of what is no CUDA graph")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=20, help="steps of a turn")
+    parser.add_argument("--slow-repeats", type=int, default=3, help="of what is no CUDA graph")
+    parser.add_argument("--seconds", type=float, default=75, help="until all must be ready")
+    parser.add_argument("--turn", type=float, default=20, help="seconds that a turn may take")
     parser.add_argument("--gated", action="store_true", help="with gates and the paper's penalty")
     parser.add_argument("--compiled", action="store_true", help="also torch.compile")
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()
-    if options.device == "cuda":
-        torch.set_float32_matmul_precision("high")
-    times = measure(options)
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    asked = {k: v for k, v in vars(options).items() if k not in ("out", "device")}
-    result = {
-        "what": "training step of a recurrent highway network, in several ways",
-        "command": f"python benchmarks/rhn_step.py --device {options.device}",
-        "options": asked,
-        "milliseconds": {n: {"median": m, "min": min(times[n])} for n, m in medians.items()},
-        "times_faster_than_the_reference": {
-            name: medians["reference"] / median for name, median in medians.items()
-        },
-        "counts": counts(options),
-        "environment": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "thinrnn": thinrnn.__version__,
-            "device": (
-                torch.cuda.get_device_name() if options.device == "cuda" else platform.machine()
-            ),
-            "threads": torch.get_num_threads(),
-        },
-    }
     out = options.out or Path(f"results/rhn-step-{options.device}.json")
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(result, indent=1) + "\n")
-    for name, median in medians.items():
-        faster = medians["reference"] / median
-        print(f"{name:34} {median:9.3f} ms  {faster:6.2f} times as fast as the reference")
+    ways = measure(options, out)
     print(f"wrote {out}")
+    sys.exit(1 if any(way.failure for way in ways) else 0)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ def in_graph(step: Callable) -> Callable:
             step()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    # On a stream of its own: graphs of one stream share the memory that products work in.
+    with torch.cuda.graph(graph, stream=side):
         step()
     return graph.replay
 

@@ -8,24 +8,36 @@ from pathlib import Path
 
 import pytest
 
-from thinrnn import rhn, rhn_fused
-
 FILE = Path(__file__).parent.parent / "benchmarks/rhn_step.py"
+SIZES = {"width": 5, "depth": 2, "words": 9, "batch": 2, "steps": 3}
+
+
+def run(monkeypatch, out: Path, *more: str) -> tuple[int, dict]:
+    """Return exit status and what was written."""
+    sizes = [f"--{name}={size}" for name, size in SIZES.items()]
+    turns = ["--rounds=2", "--slow-repeats=1", f"--out={out}"]
+    monkeypatch.setattr(sys, "argv", [str(FILE), *sizes, *turns, *more])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(FILE), run_name="__main__")
+    return ended.value.code, json.loads(out.read_text())
 
 
 @pytest.mark.parametrize("gated", [False, True])
 def test_a_small_one_on_the_cpu(gated, tmp_path, monkeypatch):
-    sizes = {"width": 5, "depth": 2, "words": 9, "batch": 2, "steps": 3, "repeats": 1}
-    out = tmp_path / "step.json"
-    arguments = [str(FILE), *(f"--{name}={size}" for name, size in sizes.items()), f"--out={out}"]
-    arguments += ["--gated"] if gated else []
-    monkeypatch.setattr(sys, "argv", arguments)
-    before = rhn.highway, rhn_fused.highway
-    runpy.run_path(str(FILE), run_name="__main__")
-    assert (rhn.highway, rhn_fused.highway) == before
-    result = json.loads(out.read_text())
-    assert set(result["milliseconds"]) == {"reference", "fused"}
+    code, result = run(monkeypatch, tmp_path / "step.json", *(["--gated"] if gated else []))
+    assert code == 0 and not result["failed"]
+    assert [found["steps"] for found in result["milliseconds"].values()] == [2, 2]
     assert result["times_faster_than_the_reference"]["reference"] == 1
+    losses = result["first_loss"]
+    assert losses["fused"] == pytest.approx(losses["reference"], rel=1e-5)
+
+
+def test_a_way_that_breaks_costs_no_other_its_result(tmp_path, monkeypatch, capsys):
+    code, result = run(monkeypatch, tmp_path / "step.json", "--ways", "nonsense", "fused")
+    assert code == 1
+    assert set(result["milliseconds"]) == {"fused"}
+    assert "nonsense" in result["failed"] and "Traceback" in result["failed"]["nonsense"]
+    assert "nonsense: ended, exit 1" in capsys.readouterr().out
 
 
 def test_the_papers_model_has_the_papers_parameters():

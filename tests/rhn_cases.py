@@ -7,10 +7,17 @@ from torch import Tensor
 
 
 def case(
-    steps: int, batch: int, inputs: int, width: int, depth: int, dropped: bool, dtype: torch.dtype
+    steps: int,
+    batch: int,
+    inputs: int,
+    width: int,
+    depth: int,
+    dropped: bool,
+    dtype: torch.dtype,
+    seed: int = 0,
 ) -> tuple[list[Tensor], Tensor | None]:
     """Leaves in a row (x, s, W, U..., b...), and a mask or None."""
-    generator = torch.Generator().manual_seed(width)
+    generator = torch.Generator().manual_seed(1000 * seed + width)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, dtype=dtype) / max(1, shape[-1]) ** 0.5

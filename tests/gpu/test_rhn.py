@@ -16,6 +16,7 @@ pytestmark = [
 ]
 
 WIDTHS = [1, 7, 16, 37, 130, 389]
+DRAWS = {1: 31, 7: 5}  # by width; others once
 
 
 def on_gpu(leaves: list[Tensor], mask: Tensor | None) -> tuple[list[Tensor], Tensor | None]:
@@ -44,16 +45,24 @@ def test_outputs_and_all_gradients_are_those_of_the_reference(width, dropped, dt
 @pytest.mark.parametrize("width", [*WIDTHS, 830])
 @pytest.mark.parametrize("batch", [1, 20, 33])
 def test_bf16_is_as_near_to_the_equations_as_the_reference_in_bf16(width, batch, kernels):
-    leaves, mask = on_gpu(*case(5, batch, 9, width, 4, True, torch.float32))
-    expected = outputs_and_gradients(rhn.highway, leaves, mask)
-    with torch.autocast("cuda", torch.bfloat16):
-        slow = outputs_and_gradients(rhn.highway, leaves, mask)
-        fused = functools.partial(rhn_fused.highway, kernels=kernels)
-        fast = outputs_and_gradients(fused, leaves, mask)
-    for a, b, exact in zip(fast, slow, expected, strict=True):
-        scale = exact.norm().clamp(min=1e-6)
-        assert a.dtype == b.dtype
-        assert (a - exact).norm() / scale < max(2 * (b - exact).norm() / scale, 0.01)
+    """The error of a few numbers is a lottery in bf16, so narrow networks are drawn many times."""
+    fused = functools.partial(rhn_fused.highway, kernels=kernels)
+    errors = []  # of each draw: fused and reference, a row for each tensor
+    for seed in range(DRAWS.get(width, 1)):
+        leaves, mask = on_gpu(*case(5, batch, 9, width, 4, True, torch.float32, seed))
+        expected = outputs_and_gradients(rhn.highway, leaves, mask)
+        with torch.autocast("cuda", torch.bfloat16):
+            slow = outputs_and_gradients(rhn.highway, leaves, mask)
+            fast = outputs_and_gradients(fused, leaves, mask)
+        assert [a.dtype for a in fast] == [b.dtype for b in slow]
+        errors.append(torch.tensor([errors_of(fast, expected), errors_of(slow, expected)]))
+    ours, theirs = torch.stack(errors).median(0).values
+    assert (ours < (2 * theirs).clamp(min=0.01)).all(), (ours, theirs)
+
+
+def errors_of(found: list[Tensor], expected: list[Tensor]) -> list[float]:
+    pairs = zip(found, expected, strict=True)
+    return [float((a - exact).norm() / exact.norm().clamp(min=1e-6)) for a, exact in pairs]
 
 
 @pytest.mark.parametrize("kernels", ["step", "persistent"])

@@ -1,9 +1,12 @@
 """The recurrent highway network in few large pieces, for GPUs; `rhn.highway` is the reference.
 
     forward    before the loop:          one product for the inputs of all steps
-               for each step and depth:  one product, one point-wise kernel
-    backward   for each step and depth:  one point-wise kernel, one product
+               for each step and depth:  one product, one point-wise function
+    backward   for each step and depth:  one point-wise function, one product
                after the loop:           one product for the weights of all depths
+
+The loop itself is one kernel where that fits the GPU (`rhn_persistent_triton`), else a product and
+a kernel in each small step (`rhn_pointwise`, `rhn_triton`).
 
 Everything that the backward pass needs is written where its large product wants to read it. Widths
 are padded to a multiple of 16 on the way in: matrix units are slow at others. A padded neuron has
@@ -22,9 +25,9 @@ from torch import Tensor
 from thinrnn import rhn_pointwise
 
 MULTIPLE = 16
-# "pointwise": products by torch's library, a kernel for the rest of each small step;
-# "step": one kernel for each small step; "persistent": one for all of them.
-WANTED = "pointwise"
+# "persistent": one kernel for all small steps; "step": one for each of them;
+# "pointwise": products by torch's library, a kernel for the rest of each small step.
+WANTED = "persistent"
 
 
 class Kernels(Protocol):

@@ -50,15 +50,17 @@ def _wait(counter, count, patience):
 
 
 @triton.jit
-def _sum(products, NEURONS: tl.constexpr):
-    """Return the sum over all shares, (BATCH, NEURONS), each value in one thread.
+def _sum(products, PARTS: tl.constexpr, BATCH: tl.constexpr, NEURONS: tl.constexpr):
+    """Return the sum over all shares, (BATCH, NEURONS).
 
-    A plain sum has every value in every warp, which would all compute the same tanh: gathering from
-    the same places spreads the values.
+    Left alone, Triton adds up across warps, at the end of which every warp has every value, and all
+    compute the same tanh. A gather that moves nothing makes it lay the shares of one value into one
+    thread, and the values out over all threads.
     """
-    total = tl.sum(products, 0)
-    same = tl.arange(0, NEURONS)[None, :] + tl.zeros_like(total).to(tl.int32)
-    return tl.gather(total, same, 1)
+    values = tl.permute(tl.reshape(products, (PARTS, BATCH * NEURONS)), 1, 0)
+    values = tl.expand_dims(values, 2)
+    values = tl.gather(values, tl.zeros_like(values).to(tl.int32), 2)
+    return tl.reshape(tl.sum(tl.sum(values, 2), 1), (BATCH, NEURONS))
 
 
 @triton.jit(do_not_specialize=NUMBERS)
@@ -117,8 +119,10 @@ def _forward(
         r = tl.load(
             read + (d * steps + t) * size + r_at, mask=r_real, other=0.0, cache_modifier=".cg"
         )
-        a_h += _sum(tl.dot(r, u_h, input_precision="ieee"), NEURONS)
-        a_t += _sum(tl.dot(r, u_t, input_precision="ieee"), NEURONS)
+        by_h = tl.dot(r, u_h, input_precision="ieee")
+        by_t = tl.dot(r, u_t, input_precision="ieee")
+        a_h += _sum(by_h, PARTS, BATCH, NEURONS)
+        a_t += _sum(by_t, PARTS, BATCH, NEURONS)
         a_h = tl.where(patience > 0, a_h, float("nan"))
         h, g = tanh(a_h), tl.sigmoid(a_t)
         s = (h - s) * g + s
@@ -193,7 +197,7 @@ def _backward(
         r_t = tl.load(r + width, mask=r_mask, other=0.0, cache_modifier=".cg")
         products = tl.dot(r_h, u_h, input_precision="ieee")
         products += tl.dot(r_t, u_t, input_precision="ieee")
-        by_matrix = _sum(products, NEURONS)
+        by_matrix = _sum(products, PARTS, BATCH, NEURONS)
         total += by_matrix * m if HAS_MASK else by_matrix
         total = tl.where(patience > 0, total, float("nan"))
         grad_h = total * g * (1 - h * h)
@@ -210,9 +214,8 @@ def _backward(
 class Whole:
     """The loops, `at_once` small steps in one launch; 0 for all of them."""
 
-    def __init__(self, at_once: int, warps: int = WARPS) -> None:
+    def __init__(self, at_once: int) -> None:
         self.at_once = at_once
-        self.warps = warps
 
     def forward(
         self, from_x: Tensor, U: Tensor, b: Tensor, mask: Tensor | None, kept: "Kept"
@@ -252,7 +255,7 @@ class Whole:
     ) -> None:
         depth, steps, batch, width = kept.read.shape
         reach = triton.next_power_of_2(width)
-        parts = min(self.warps, reach // 16)
+        parts = min(WARPS, reach // 16)
         kernel[(width // NEURONS,)](
             *tensors,
             *(steps, depth, batch, width, *span),
@@ -262,7 +265,7 @@ class Whole:
             PARTS=parts,
             PART=reach // parts,
             PATIENCE=PATIENCE,
-            num_warps=self.warps,
+            num_warps=WARPS,
             num_stages=1,  # more would fetch what other programs have not written yet
             **({"launch_cooperative_grid": True} if span[1] - span[0] > 1 else {}),
         )

@@ -35,6 +35,22 @@ def test_pointwise_kernels_give_what_the_reference_gives(width, dropped, dtype):
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
 
+def test_a_mask_may_lie_in_memory_as_it_likes():
+    from thinrnn.rhn_persistent_triton import Whole
+
+    leaves, mask = case(2, 3, 4, 16, 2, True, torch.float64)
+    assert mask is not None
+    other = mask.T.contiguous().T
+    found = [
+        outputs_and_gradients(
+            lambda *arguments: rhn_fused.highway(*arguments, kernels=Whole(1)), leaves, laid
+        )
+        for laid in (mask, other)
+    ]
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b)
+
+
 @pytest.mark.parametrize(
     ("width", "at_once", "depth", "dropped"),
     [(3, 1, 1, True), (16, 0, 2, False), (16, 3, 2, True), (23, 1, 2, True), (70, 1, 1, False)],

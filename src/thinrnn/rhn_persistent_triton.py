@@ -5,9 +5,9 @@
 
 Each program multiplies what is read of all neurons by its own rows of U, then does the point-wise
 part at once. One launch can run many small steps: programs then wait for one another between two of
-them, so all must be resident. The launch is cooperative for that: a grid starts when there is room
-for all of it, whatever other processes run, and should it still wait in vain it gives up and
-returns NaN, where a run stops, instead of holding the GPU for ever.
+them, so all must be resident. The launch is cooperative for that, under MPS too: a grid starts when
+there is room for all of it, whatever other processes run. Should it still wait in vain, it gives up
+and returns NaN, at which a run stops, instead of holding the GPU for ever.
 """
 
 # mypy: disable-error-code="no-untyped-def"

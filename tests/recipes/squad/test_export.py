@@ -1,5 +1,6 @@
-"""What an exported reader is given; the export of LSTMs has tests of its own."""
+"""What an exported reader is given, and what it says."""
 
+import pytest
 import torch
 
 from thinrnn.recipes.squad.batches import Batches
@@ -12,13 +13,15 @@ from thinrnn.run.progress import Silent
 
 def test_a_reader_of_vectors_says_what_the_reader_of_rows_says(finished, tiny, tmp_path):
     prepared = load_data(tiny(), Silent())
-    batches = Batches(prepared.dev, prepared.tables, torch.device("cpu"))
-    inputs = batches.take(torch.tensor([0, 7, 3])).inputs
-    loaded = load_model(finished.path / "model", prepared.tables.glove)
+    tables = prepared.tables
+    loaded = load_model(finished.path / "model", tables.glove)
     model = loaded.model
-    given = model.vectors(inputs[0]), inputs[1], model.vectors(inputs[2]), inputs[3]
-    for ours, theirs in zip(FromVectors(model)(*given), model(*inputs), strict=True):
-        torch.testing.assert_close(ours, theirs)
+    batches = Batches(prepared.dev, tables, torch.device("cpu"))
+    texts = batches.take_types(torch.tensor([0, 7, 3]))
+    rows, characters = tables.rows.long(), tables.characters.long()
+    given = [part for text in texts for part in (rows[text], characters[text])]
+    found = FromVectors(model)(model.vectors(rows), characters, *texts)
+    torch.testing.assert_close(found, model(*given))
 
     (tmp_path / "words.txt").write_text(own_words(loaded))
     rows, vectors = read_glove(tmp_path / "words.txt", {"anna", "<unk>"})
@@ -31,3 +34,20 @@ def test_a_reader_cannot_be_streamed(call, finished, tmp_path):
     arguments = ("export", finished.path, "--onnx", tmp_path / "reader.onnx", "--streaming")
     code, _, err = call(*arguments)
     assert code == 2 and "leave --streaming out" in err
+
+
+def test_a_reader_becomes_a_file_that_takes_any_number_of_words(call, finished, tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    code, _, err = call("export", finished.path, "--onnx", tmp_path / "reader.onnx")
+    assert code == 0, err
+    session = runtime.InferenceSession(tmp_path / "reader.onnx")
+    model = load_model(finished.path / "model").model
+    characters = torch.randint(1, model.characters.num_embeddings, (30, 16))
+    texts = torch.randint(1, 30, (3, 21)), torch.randint(1, 30, (3, 8))
+    texts[0][1, 15:] = 0
+    given = (torch.randn(30, model.words.embedding_dim), characters, *texts)
+    names = [one.name for one in session.get_inputs()]
+    assert names == ["vectors", "characters", "context", "question"]
+    found = session.run(None, {n: x.numpy() for n, x in zip(names, given, strict=True)})
+    for ours, theirs in zip(found, FromVectors(model)(*given), strict=True):
+        torch.testing.assert_close(torch.from_numpy(ours), theirs, rtol=1e-4, atol=1e-4)

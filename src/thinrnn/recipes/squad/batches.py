@@ -47,17 +47,26 @@ class Batches:
 
     def take(self, questions: Tensor, *, context_step: int = 1, question_step: int = 1) -> Batch:
         """Return some questions (numbers on the CPU); lengths are rounded up to the steps."""
-        there = questions.to(self.device, non_blocking=True)
-        long = _rounded(self.context_lengths[questions], context_step)
-        short = _rounded(self.question_lengths[questions], question_step)
-        context = _padded(self.context, self.context_from, self.context_to, there, long)
-        question = _padded(self.question, self.question_from, self.question_to, there, short)
+        context, question = self.take_types(
+            questions, context_step=context_step, question_step=question_step
+        )
         return Batch(
             self.rows[context],
             self.characters[context],
             self.rows[question],
             self.characters[question],
         )
+
+    def take_types(
+        self, questions: Tensor, *, context_step: int = 1, question_step: int = 1
+    ) -> tuple[Tensor, Tensor]:
+        """Return the same as types: contexts (B, T) and questions (B, J)."""
+        there = questions.to(self.device, non_blocking=True)
+        long = _rounded(self.context_lengths[questions], context_step)
+        short = _rounded(self.question_lengths[questions], question_step)
+        context = _padded(self.context, self.context_from, self.context_to, there, long)
+        question = _padded(self.question, self.question_from, self.question_to, there, short)
+        return context, question
 
 
 def _rounded(lengths: Tensor, step: int) -> int:

@@ -1,4 +1,4 @@
-"""A reader as an ONNX file that takes word vectors, with its own words beside it."""
+"""A reader as an ONNX file that takes the words of a batch, with its own words beside it."""
 
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from thinrnn.export import Export, export_onnx
 from thinrnn.recipes.squad.load import Loaded, load_model
 from thinrnn.recipes.squad.model import BiDAF
+from thinrnn.recipes.squad.reader import Reader
 from thinrnn.run.errors import InputError
 from thinrnn.run.files import write_atomic, write_json
 
@@ -16,24 +17,22 @@ UNKNOWN = "<unk>"
 
 
 class FromVectors(nn.Module):
-    """A reader that is given vectors (B, T, D); a word without characters is padding."""
+    """A reader that is given every different word once, and texts in numbers of these words."""
 
     def __init__(self, model: BiDAF) -> None:
         super().__init__()
-        self.model = model
+        self.reader = Reader(model)
 
     def forward(
-        self,
-        context: Tensor,
-        context_characters: Tensor,
-        question: Tensor,
-        question_characters: Tensor,
+        self, vectors: Tensor, characters: Tensor, context: Tensor, question: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return start and end logits (B, T)."""
-        return self.model.read(
-            (context, context_characters, (context_characters > 0).any(-1)),
-            (question, question_characters, (question_characters > 0).any(-1)),
-        )
+        """Return start and end logits (B, T).
+
+        The words have vectors (V, D) and characters (V, L); word 0 is padding. Contexts (B, T) and
+        questions (B, J) are numbers of words.
+        """
+        start, end = self.reader(self.reader.spelled(vectors, characters), context, question)
+        return start, end
 
 
 def export_model(
@@ -83,12 +82,10 @@ def own_words(loaded: Loaded) -> str:
 def example(model: BiDAF) -> tuple[Tensor, ...]:
     """Return inputs of two questions, with padding."""
     generator = torch.Generator().manual_seed(0)
-
-    def part(tokens: int) -> tuple[Tensor, Tensor]:
-        vectors = torch.randn(2, tokens, model.words.embedding_dim, generator=generator)
-        most = model.characters.num_embeddings
-        letters = torch.randint(1, most, (2, tokens, 16), generator=generator)
-        letters[1, -1] = 0
-        return vectors, letters
-
-    return *part(7), *part(4)
+    words, most = 9, model.characters.num_embeddings
+    vectors = torch.randn(words, model.words.embedding_dim, generator=generator)
+    characters = torch.randint(1, most, (words, 16), generator=generator)
+    texts = [torch.randint(1, words, (2, tokens), generator=generator) for tokens in (7, 4)]
+    for text in texts:
+        text[1, -1] = 0
+    return vectors, characters, *texts

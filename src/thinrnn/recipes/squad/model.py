@@ -105,14 +105,20 @@ class Attention(nn.Module):
 
     def forward(self, h: Tensor, u: Tensor, h_mask: Tensor, u_mask: Tensor) -> Tensor:
         """Return p (T, B, 4 * size) from h (T, B, size), u (J, B, size) and their masks."""
-        question = u.transpose(0, 1)  # (B, J, size)
-        s = (h * self.product).transpose(0, 1) @ question.transpose(1, 2)  # (B, T, J)
+        to_question, to_context = self.weights(h, u, h_mask, u_mask)
+        asked = (to_question @ u.transpose(0, 1)).transpose(0, 1)  # ũ
+        told = (to_context @ h.transpose(0, 1)).transpose(0, 1)  # h̃, (1, B, size)
+        return torch.cat([h, asked, h * asked, h * told], -1)
+
+    def weights(
+        self, h: Tensor, u: Tensor, h_mask: Tensor, u_mask: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the weights (B, T, J) of the question's tokens and (B, 1, T) of the context's."""
+        s = (h * self.product).transpose(0, 1) @ u.permute(1, 2, 0)  # (B, T, J)
         s = s + self.context(h).transpose(0, 1) + self.question(u).permute(1, 2, 0)
         s = s.masked_fill(~u_mask.t().unsqueeze(1), FAR)
-        to_question = (torch.softmax(s, -1) @ question).transpose(0, 1)  # ũ
         most = s.amax(-1).masked_fill(~h_mask.t(), FAR)  # (B, T)
-        to_context = torch.softmax(most, -1).unsqueeze(1) @ h.transpose(0, 1)  # h̃, (B, 1, size)
-        return torch.cat([h, to_question, h * to_question, h * to_context.transpose(0, 1)], -1)
+        return torch.softmax(s, -1), torch.softmax(most, -1).unsqueeze(1)
 
 
 class BiDAF(nn.Module):
@@ -211,6 +217,12 @@ class BiDAF(nn.Module):
         order = reading_order(h_mask)
         h = self.encoder(self.embed(*context[:2]), order)  # (T, B, 2 hidden)
         u = self.encoder(self.embed(*question[:2]), reading_order(u_mask))
+        return self.answer(h, u, h_mask, u_mask, order)
+
+    def answer(
+        self, h: Tensor, u: Tensor, h_mask: Tensor, u_mask: Tensor, order: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the logits from what the encoder made of contexts and questions."""
         p = self.attention(h, u, h_mask, u_mask)  # (T, B, 8 hidden)
         g = self.modelling2(self.modelling1(p, order), order)
         start = self.start(self.dropout(torch.cat([g, p], -1))).squeeze(-1)
@@ -241,13 +253,15 @@ def best_spans(start: Tensor, end: Tensor, most: int | None = None) -> tuple[Ten
 
     With `most`, spans of more tokens do not count.
     """
-    both = torch.log_softmax(start, -1).unsqueeze(2) + torch.log_softmax(end, -1).unsqueeze(1)
-    length = start.shape[1]
-    allowed = torch.ones(length, length, dtype=torch.bool, device=start.device).triu()
-    if most is not None:
-        allowed = allowed.tril(most - 1)
-    found = both.masked_fill(~allowed, -torch.inf).flatten(1).argmax(-1)
-    return found // length, found % length
+    start, end = torch.log_softmax(start, -1), torch.log_softmax(end, -1)
+    if most is None or most >= start.shape[1]:
+        best, first = start.cummax(-1)
+    else:  # the best start among the last `most` tokens
+        before = F.pad(start, (most - 1, 0), value=-torch.inf).unsqueeze(1)
+        best, first = F.max_pool1d(before, most, 1, return_indices=True)
+        best, first = best.squeeze(1), first.squeeze(1) - (most - 1)
+    last = (best + end).argmax(-1, keepdim=True)
+    return first.gather(1, last).squeeze(1), last.squeeze(1)
 
 
 def weights_of(model: nn.Module) -> dict[str, int]:

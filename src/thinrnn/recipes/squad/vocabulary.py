@@ -9,6 +9,7 @@ behind     GloVe's vectors; not trained, and not saved
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy
@@ -36,6 +37,16 @@ class Vocabulary:
     @property
     def character_rows(self) -> int:
         return FIRST + len(self.characters)
+
+    @cached_property
+    def row_of(self) -> dict[str, int]:
+        """The trained rows by their words."""
+        return {word: FIRST + i for i, word in enumerate(self.words)}
+
+    @cached_property
+    def number_of(self) -> dict[str, int]:
+        """The numbers of the characters."""
+        return {character: FIRST + i for i, character in enumerate(self.characters)}
 
 
 @dataclass(frozen=True)
@@ -77,8 +88,7 @@ def make_tables(
     A word with a trained row uses that one, even if another GloVe file knows it too.
     """
     tokens = list(types)
-    trained = {word: FIRST + i for i, word in enumerate(vocabulary.words)}
-    numbers = {character: FIRST + i for i, character in enumerate(vocabulary.characters)}
+    trained, numbers = vocabulary.row_of, vocabulary.number_of
     length = vocabulary.word_length
     rows = numpy.full(len(tokens), UNKNOWN, dtype=numpy.int32)
     characters = numpy.full((len(tokens), length), PAD, dtype=numpy.int16)

@@ -64,7 +64,7 @@ def turned(x: Tensor, order: Tensor) -> Tensor:
     if x.requires_grad and torch.is_grad_enabled():
         found: Tensor = _Turn.apply(x, order)
         return found
-    return x.flatten(0, 1).index_select(0, order).view(x.shape)
+    return x.flatten(0, 1).index_select(0, order).view_as(x)
 
 
 class _Turn(torch.autograd.Function):
@@ -73,7 +73,7 @@ class _Turn(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, order: Tensor) -> Tensor:
         ctx.save_for_backward(order)
-        return x.flatten(0, 1).index_select(0, order).view(x.shape)
+        return x.flatten(0, 1).index_select(0, order).view_as(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
@@ -236,10 +236,13 @@ class BiDAF(nn.Module):
     def embed(self, vectors: Tensor, characters: Tensor) -> Tensor:
         """Return (T, B, D + filters) from the vectors (B, T, D) and characters (B, T, L)."""
         vectors, characters = vectors.transpose(0, 1), characters.transpose(0, 1)
-        letters = self.character_dropout(self.characters(characters))  # (T, B, L, c)
-        letters = self.conv(letters.flatten(0, 1).transpose(1, 2))  # (T B, filters, L')
-        spelled = F.relu(letters.amax(-1)).view(*vectors.shape[:2], -1)
+        spelled = self.spell(characters.flatten(0, 1)).view(*vectors.shape[:2], -1)
         return self.highway(torch.cat([spelled, vectors.to(spelled.dtype)], -1))
+
+    def spell(self, characters: Tensor) -> Tensor:
+        """Return (N, filters), what the character CNN makes of words (N, L)."""
+        letters = self.character_dropout(self.characters(characters))  # (N, L, c)
+        return F.relu(self.conv(letters.transpose(1, 2)).amax(-1))
 
 
 def logits(x: Tensor, mask: Tensor) -> Tensor:

@@ -31,7 +31,8 @@ class Reader(nn.Module):
 
     def spelled(self, vectors: Tensor, characters: Tensor) -> Tensor:
         """Return the same from the vectors that the words have in GloVe or were trained."""
-        return self.model.embed(vectors.unsqueeze(0), characters.unsqueeze(0)).squeeze(1)
+        found: Tensor = self.model.highway(torch.cat([self.model.spell(characters), vectors], -1))
+        return found
 
     def forward(
         self, words: Tensor, context: Tensor, question: Tensor, about: Tensor | None = None

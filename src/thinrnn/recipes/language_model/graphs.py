@@ -32,7 +32,7 @@ class GraphedStep:
             own.copy_(given)
         if self.graph is None and self.calls >= WARMUP:
             self.graph = torch.cuda.CUDAGraph()
-            # on a stream of its own: graphs of one stream share memory of the library that multiplies
+            # on a stream of its own: graphs of one stream share scratch memory of the library
             with torch.cuda.graph(self.graph, stream=self.stream):
                 self.step(*self.inputs)
         if self.graph is not None:

@@ -51,7 +51,6 @@ try {
         `${found.tokens} tokens in ${milliseconds.toFixed(0)} ms`;
     } catch (error) {
       status.textContent = error.message;
-      question.focus();
     }
   });
   form.elements[1].disabled = false;

@@ -84,6 +84,7 @@ class Answerer:
         for name, part in (("context", tokens), ("question", asked)):
             if not all(part):
                 raise InputError(f"the {name} has no words: give some text.")
+        self.words.number([token for part in (tokens, asked) for one in part for token in one])
         numbers = [padded([self.words.number(one) for one in part]) for part in (tokens, asked)]
         start, end = self.read(self.words.vectors, *numbers)
         first, last = best_spans(start, end, LONGEST)

@@ -12,7 +12,11 @@ from thinrnn.recipes.squad.batches import Batches, by_length
 from thinrnn.recipes.squad.data import Split
 from thinrnn.recipes.squad.metrics import em_and_f1
 from thinrnn.recipes.squad.model import best_spans
+from thinrnn.recipes.squad.reader import Reader
+from thinrnn.recipes.squad.workers import work
+from thinrnn.run.progress import Progress
 
+WORDS = 4096  # words whose vectors are made at once
 Arithmetic = Callable[[], contextlib.AbstractContextManager[None]]
 
 
@@ -56,6 +60,51 @@ def spans(
     return found, total / max(1, number)
 
 
+def read_spans(
+    reader: Reader, split: Split, batches: Batches, *, batch: int, progress: Progress
+) -> Tensor:
+    """Return the likeliest spans (Q, 2) of all questions, by workers on all cores.
+
+    Every word and every context is read once, whatever the number of questions about it.
+    """
+    with torch.inference_mode():
+        pairs = zip(batches.rows.split(WORDS), batches.characters.split(WORDS), strict=True)
+        words = torch.cat([reader.words(*pair) for pair in pairs])
+    found = torch.zeros(len(split), 2, dtype=torch.long)
+
+    def answer(which: Tensor) -> tuple[Tensor, Tensor]:
+        context, question = batches.take_types(which)
+        first, about = (x.to(batches.device) for x in distinct(split.paragraph[which]))
+        logits = reader(words, context[first], question, about)
+        return which, torch.stack(best_spans(*logits), 1).cpu()
+
+    workers = torch.get_num_threads() if batches.device.type == "cpu" else 1
+    progress.start("reading", len(split))
+    done = 0
+    for which, spans in work(answer, by_length(split.context_lengths, batch), workers):
+        found[which] = spans
+        done += len(which)
+        progress.step(done)
+    return found
+
+
+def texts_of(split: Split, spans: Tensor) -> list[str]:
+    """Return the texts of spans (Q, 2), one for each question."""
+    return [split.text(q, first, last) for q, (first, last) in enumerate(spans.tolist())]
+
+
+def distinct(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return where each of the different values, in order, is first, and which of them one is.
+
+    >>> distinct(torch.tensor([7, 7, 5, 7]))
+    (tensor([2, 0]), tensor([1, 1, 0, 1]))
+    """
+    found, inverse = values.unique(return_inverse=True)
+    places = torch.arange(len(values)).flip(0)
+    first = torch.empty(len(found), dtype=torch.long).scatter_(0, inverse.flip(0), places)
+    return first, inverse
+
+
 def score(
     model: nn.Module,
     split: Split,
@@ -66,6 +115,5 @@ def score(
 ) -> Score:
     """Return how well a model answers the questions of a split."""
     found, loss = spans(model, batches, batch=batch, arithmetic=arithmetic)
-    texts = [split.text(q, first, last) for q, (first, last) in enumerate(found.tolist())]
-    em, f1 = em_and_f1(texts, split.references)
+    em, f1 = em_and_f1(texts_of(split, found), split.references)
     return Score(em, f1, loss)

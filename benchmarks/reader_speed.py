@@ -1,0 +1,179 @@
+"""Speed of a small reader against the dense one it was pruned from, on the CPU, in one run.
+
+    python benchmarks/reader_speed.py --data DIR      DIR holds squad/ and glove/
+
+Questions and texts are from dev, of about the median length, each about another text. Both models
+have the same words, GloVe included; the dense one has random weights of the shape that the folder
+names. Timed are, for each runtime, number of threads and batch:
+
+    tokens    from numbers of known words to logits
+    text      from texts to answers: tokens, numbers, model, best span; all words are known
+    new       the same, but every different word of the batch is met for the first time
+
+With several threads torch reads parts of the batch side by side, a thread each, and ONNX Runtime
+shares out its operators. Calls of the models alternate, so that a noisy machine cannot favour one;
+medians are compared.
+"""
+
+import argparse
+import shlex
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from thinrnn.benchmark import benchmark
+from thinrnn.export import export_onnx
+from thinrnn.recipes.model_folder import read_table
+from thinrnn.recipes.squad.answering import Answerer, Words, padded
+from thinrnn.recipes.squad.glove import read_glove
+from thinrnn.recipes.squad.load import load_model, size, vector_size
+from thinrnn.recipes.squad.model import BiDAF
+from thinrnn.recipes.squad.prepare import find_files
+from thinrnn.recipes.squad.reader import Reader
+from thinrnn.recipes.squad.reading import read_squad
+from thinrnn.recipes.squad.tokens import split
+from thinrnn.recipes.squad.workers import Shared
+from thinrnn.run.environment import environment
+from thinrnn.run.files import write_json
+
+Texts = tuple[list[str], list[str]]
+
+
+def texts_of(path: Path, number: int) -> Texts:
+    """Return contexts of about the median length, and the first question about each."""
+    paragraphs = [p for p in read_squad(path)[0] if p.questions]
+    paragraphs.sort(key=lambda paragraph: len(split(paragraph.context)))
+    first = (len(paragraphs) - number) // 2
+    chosen = paragraphs[first : first + number]
+    return [p.context for p in chosen], [p.questions[0].text for p in chosen]
+
+
+def in_onnxruntime(reader: Reader, example: tuple[Tensor, ...], threads: int) -> Callable:
+    """Return a reader as ONNX Runtime runs it."""
+    import onnxruntime
+
+    with tempfile.TemporaryDirectory() as folder:
+        export_onnx(reader, Path(folder) / "reader.onnx", example)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        session = onnxruntime.InferenceSession(
+            Path(folder) / "reader.onnx", options, providers=["CPUExecutionProvider"]
+        )
+    names = [one.name for one in session.get_inputs()]
+
+    def read(*given: Tensor) -> tuple[Tensor, ...]:
+        fed = {name: tensor.numpy() for name, tensor in zip(names, given, strict=True)}
+        return tuple(map(torch.from_numpy, session.run(None, fed)))
+
+    return read
+
+
+def calls_of(answerer: Answerer, texts: Texts) -> dict[str, Callable[[], Any]]:
+    """Return what is timed of one model: from tokens, from text, from text with new words."""
+    words = answerer.words
+    answerer.answer(*texts)
+    numbers = [
+        padded([words.number([text[a:b] for a, b in split(text)]) for text in part])
+        for part in texts
+    ]
+
+    def new() -> None:
+        words.forget()
+        answerer.answer(*texts)
+
+    return {
+        "tokens": lambda: answerer.read(words.vectors, *numbers),
+        "text": lambda: answerer.answer(*texts),
+        "new": new,
+    }
+
+
+def compare(answerers: dict[str, Answerer], texts: Texts, seconds: float) -> dict:
+    """Return milliseconds and how many times faster the small model is, by what is timed."""
+    calls = {name: calls_of(answerer, texts) for name, answerer in answerers.items()}
+    found = {}
+    for part in ("tokens", "text", "new"):
+        models = {name: calls[name][part] for name in calls}
+        times = benchmark(models, (), threads=1, seconds=seconds, rounds=7)
+        found[part] = {
+            **{
+                name: {"median": t.median, "10%": t.low, "90%": t.high} for name, t in times.items()
+            },
+            "times_faster": times.speedup("small"),
+            "times_faster_at_10%": times["dense"].low / times["small"].low,
+        }
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="folder with squad/ and glove/")
+    parser.add_argument("--model", type=Path, default=Path("results/models/squad-paper"))
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 60])
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--runtime", nargs="+", default=["torch", "onnxruntime"])
+    parser.add_argument("--seconds", type=float, default=1.5, help="per model and case")
+    parser.add_argument("--out", type=Path, default=Path("results/reader-speed-cpu.json"))
+    options = parser.parse_args()
+
+    files = find_files(options.data, train=False, size=vector_size(options.model))
+    texts = {batch: texts_of(files.dev, batch) for batch in options.batch}
+    spoken = {
+        text[a:b].lower()
+        for parts in texts.values()
+        for part in parts
+        for text in part
+        for a, b in split(text)
+    }
+    rows, vectors = read_glove(files.glove, spoken)
+    small = load_model(options.model, vectors)
+    torch.manual_seed(0)
+    arguments = read_table(options.model / "recipe.json")["model"]
+    dense = BiDAF(**{**arguments, "six": tuple(arguments["six"])}).eval()
+    dense.set_glove_(vectors)
+    models = {"dense": dense, "small": small.model}
+    words = {n: Words(Reader(m), small.vocabulary, rows, vectors) for n, m in models.items()}
+    cases = []
+    for runtime in options.runtime:
+        for threads in options.threads:
+            answerers = {n: Answerer(w, Shared(w.reader, threads)) for n, w in words.items()}
+            if runtime == "onnxruntime":
+                few = torch.randint(1, 9, (2, 7)), torch.randint(1, 9, (2, 4))
+                for name, w in words.items():
+                    example = (torch.randn(9, w.table.shape[1]), *few)
+                    answerers[name].read = in_onnxruntime(w.reader, example, threads)
+            for batch in options.batch:
+                found = compare(answerers, texts[batch], options.seconds)
+                cases.append({"runtime": runtime, "threads": threads, "batch": batch, **found})
+                shown = "  ".join(
+                    f"{part} {c['dense']['median']:.2f} / {c['small']['median']:.2f} ms, "
+                    f"{c['times_faster']:.2f}x"
+                    for part, c in found.items()
+                )
+                print(f"{runtime:<11} {threads} threads, batch {batch:>2}: {shown}", flush=True)
+    result = {
+        "what": "a small reader against the dense one on the CPU, in milliseconds per batch",
+        "command": shlex.join(["python", *sys.argv]),
+        "model": str(options.model),
+        "sizes": {name: size(model) for name, model in models.items()},
+        "lengths": {
+            str(batch): {
+                "context": [len(split(text)) for text in parts[0]],
+                "question": [len(split(text)) for text in parts[1]],
+            }
+            for batch, parts in texts.items()
+        },
+        "cases": cases,
+        "environment": environment(),
+    }
+    write_json(options.out, result)
+    print(f"wrote {options.out}")
+
+
+if __name__ == "__main__":
+    main()

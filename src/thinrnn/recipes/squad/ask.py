@@ -1,32 +1,18 @@
 """One question about one text, answered."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from thinrnn.recipes.squad.batches import Batches
-from thinrnn.recipes.squad.data import Types, encode
-from thinrnn.recipes.squad.glove import find_glove
-from thinrnn.recipes.squad.load import load_model, read_vocabulary, vector_size
-from thinrnn.recipes.squad.model import best_spans
-from thinrnn.recipes.squad.reading import Answer as Reference
-from thinrnn.recipes.squad.reading import Paragraph, Question
-from thinrnn.recipes.squad.vocabulary import tables_from
+from thinrnn.recipes.squad.answering import Answer, Answerer, Words
+from thinrnn.recipes.squad.glove import find_glove, glove_size
+from thinrnn.recipes.squad.glove_cache import find_vectors
+from thinrnn.recipes.squad.load import load_model, vector_size
+from thinrnn.recipes.squad.model import BiDAF
+from thinrnn.recipes.squad.reader import Reader
+from thinrnn.recipes.squad.tokens import split
 from thinrnn.run.errors import InputError
-
-LONGEST = 30  # tokens of an answer
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The answer, where it stands in the text, and how sure the model is."""
-
-    text: str
-    start: int
-    end: int
-    probability: float
 
 
 def glove_for(
@@ -39,28 +25,28 @@ def glove_for(
         if config is None:
             raise InputError(f"{folder} holds no GloVe vectors: give --glove FILE, or --data DIR.")
         data = Path(config["settings"]["data"])
+        if not data.is_dir():
+            raise InputError(f"the run's data, {data}, is not here: give --glove FILE.")
     return find_glove(data / "glove", vector_size(folder))
 
 
-@torch.inference_mode()
 def answer(folder: Path, context: str, question: str, glove: Path) -> Answer:
     """Return the part of a text that answers a question, by the model of a folder."""
-    types = Types()
-    asked = Question("", question, (Reference("", 0),))
-    split, _ = encode([Paragraph(context, (asked,))], types, keep_texts=True)
-    for name, tokens in (("context", split.context), ("question", split.question)):
-        if not len(tokens):
+    wanted = vector_size(folder)
+    for name, text in (("context", context), ("question", question)):
+        if not split(text):
             raise InputError(f"the {name} has no words: give some text.")
-    tables = tables_from(types.numbers, read_vocabulary(folder), glove)
-    if tables.glove.shape[1] != vector_size(folder):
+    size = glove_size(glove)
+    if size != wanted:
         raise InputError(
-            f"{glove} has vectors of {tables.glove.shape[1]} numbers, but the model was trained "
-            f"with {vector_size(folder)}: give the GloVe file of that size."
+            f"{glove} has vectors of {size} numbers, but the model was trained with {wanted}: "
+            "give the GloVe file of that size."
         )
-    model = load_model(folder, tables.glove).model
-    batch = Batches(split, tables, torch.device("cpu")).take(torch.tensor([0]))
-    start, end = model(*batch.inputs)
-    first, last = (int(place) for place in best_spans(start, end, LONGEST))
-    sure = start.softmax(-1)[0, first] * end.softmax(-1)[0, last]
-    begin, behind = int(split.offsets[first, 0]), int(split.offsets[last, 1])
-    return Answer(context[begin:behind], begin, behind, float(sure))
+    spoken = {text[a:b].lower() for text in (context, question) for a, b in split(text)}
+    rows, vectors = find_vectors(glove, spoken)
+    loaded = load_model(folder, vectors)
+    assert isinstance(loaded.model, BiDAF)
+    with torch.inference_mode():
+        words = Words(Reader(loaded.model), loaded.vocabulary, rows, vectors)
+        (found,) = Answerer(words).answer([context], [question])
+    return found

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from thinrnn.files import write_safely
 from thinrnn.recipes.corpora import digest
 from thinrnn.recipes.squad.data import Split, Types, encode
 from thinrnn.recipes.squad.glove import find_glove, read_glove
+from thinrnn.recipes.squad.glove_cache import default_cache
 from thinrnn.recipes.squad.reading import read_squad
 from thinrnn.recipes.squad.vocabulary import Tables, Vocabulary, make_tables, make_vocabulary
 from thinrnn.run.errors import InputError, StorageError
@@ -85,11 +85,6 @@ def prepare(
     for note in prepared.notes:
         progress.line(note)
     return prepared
-
-
-def default_cache() -> Path:
-    """Return where prepared data is kept: the user's cache folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thinrnn"
 
 
 def _prepare(files: Files, more_than: int, characters_more_than: int, key: str) -> Prepared:

@@ -16,7 +16,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from thinrnn.recipes.squad.glove import read_glove
+from thinrnn.recipes.squad.glove_cache import find_vectors
 
 PAD, UNKNOWN, FIRST = 0, 1, 2
 
@@ -107,5 +107,5 @@ def make_tables(
 def tables_from(types: Iterable[str], vocabulary: Vocabulary, glove: Path) -> Tables:
     """Return the tables of a text for a model that exists, with vectors from a GloVe file."""
     tokens = list(types)
-    found, vectors = read_glove(glove, {token.lower() for token in tokens})
+    found, vectors = find_vectors(glove, {token.lower() for token in tokens})
     return make_tables(tokens, vocabulary, found, vectors)

@@ -331,3 +331,24 @@ def test_a_failed_write_leaves_the_old_report(
         write_report([folder])
     assert path.read_bytes() == before
     assert not list(folder.glob(".report*"))
+
+
+def test_a_reader_is_shown_by_em_and_f1_of_which_more_is_better(make_run: MakeRun) -> None:
+    scores = {"small": {"em": 66.5, "f1": 76.25}, "control": {"em": 65.0, "f1": 75.0}}
+    runs = [
+        make_run(name, epochs=3, summaries={**scores, "dense": {"em": 68.0, "f1": 77.0}})
+        for name in ("a", "b")
+    ]
+    for folder in runs:
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        lines = [x | {"em": 5.0 + x["epoch"], "f1": 20.0 + x["epoch"]} for x in lines]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    page = Page(write_report(runs[:1]))
+    assert {"em", "f1"} <= page.charts.keys() and "perplexity" not in page.charts
+    assert "Best: dense 23.00, gated 23.00, control 23.00." in page.text
+    assert "76.25" in page.text and "66.50" in page.text
+    assert "perplexity" not in page.text.lower()
+    both = Page(write_report(runs))
+    assert "Up and left is better" in both.text
+    points = both.charts["tradeoff-weights"][0]["points"]
+    assert {point["rows"][0][0] for point in points} == {"F1"}

@@ -49,7 +49,9 @@ def headline(run: Run) -> str:
 
 
 def quality(models: Mapping[str, Summary]) -> tuple[str, Callable[[Summary], float]]:
-    """Returns the perplexity to compare by: test where every model has it, else validation."""
+    """Returns the number to compare by: F1, test perplexity where all have it, or validation."""
+    if models and all(math.isfinite(m.f1) for m in models.values()):
+        return "F1", lambda m: m.f1
     if models and all(math.isfinite(m.test_perplexity) for m in models.values()):
         return "test perplexity", lambda m: m.test_perplexity
     return "validation perplexity", lambda m: m.valid_perplexity
@@ -84,8 +86,11 @@ def _cards(run: Run) -> str:
     others = [f"{k} {numbers.perplexity(measure(m))}" for k, m in _others(run).items()]
     items = [
         ("Weights", numbers.short(small.weights), ""),
-        (name.capitalize(), numbers.perplexity(measure(small)), ", ".join(others)),
+        (name[0].upper() + name[1:], numbers.perplexity(measure(small)), ", ".join(others)),
     ]
+    if math.isfinite(small.em):
+        others = [f"{k} {numbers.perplexity(m.em)}" for k, m in _others(run).items()]
+        items.append(("Exact match", numbers.perplexity(small.em), ", ".join(others)))
     if dense is not None:
         items[0] = (
             "Weights",
@@ -120,7 +125,10 @@ def _cards_so_far(run: Run) -> str:
         if epochs:
             last = epochs[-1]
             note = f"{phase}, validation, epoch {last.epoch}"
-            items.append(("Perplexity", numbers.perplexity(last.valid_perplexity), note))
+            name, value = "Perplexity", last.valid_perplexity
+            if run.is_reader:
+                name, value = "F1", last.f1
+            items.append((name, numbers.perplexity(value), note))
     return cards(items) if items else ""
 
 
@@ -153,8 +161,11 @@ def _table(run: Run) -> str:
     def rise(small: float, dense: float) -> str:
         return numbers.change(numbers.ratio(small, dense) - 1)
 
-    add("perplexity, validation", lambda m: m.valid_perplexity, numbers.perplexity, rise)
-    add("perplexity, test", lambda m: m.test_perplexity, numbers.perplexity, rise)
+    add("exact match (EM)", lambda m: m.em, numbers.perplexity, rise)
+    add("F1", lambda m: m.f1, numbers.perplexity, rise)
+    if not run.is_reader:
+        add("perplexity, validation", lambda m: m.valid_perplexity, numbers.perplexity, rise)
+        add("perplexity, test", lambda m: m.test_perplexity, numbers.perplexity, rise)
     groups = list(dict.fromkeys(group for m in models.values() for group in m.neurons))
     if len(groups) <= _MOST_GROUPS:
         for group in groups:
@@ -170,7 +181,7 @@ def _table(run: Run) -> str:
     if compare:
         dense = models["dense"].milliseconds
         add("speed-up", lambda m: numbers.ratio(dense, m.milliseconds), numbers.times, _nothing)
-    class_ = "result" if len(models) > 1 else ""
+    class_ = "result" if compare else ""
     head = ["", *models, *(["small / dense"] if compare else [])]
     whole = table(head, rows, caption="Dense, small and control model", class_=class_)
     if len(groups) > _MOST_GROUPS:

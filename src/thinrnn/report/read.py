@@ -41,6 +41,8 @@ class Epoch:
     target: float
     seconds: float
     values: Mapping[str, np.ndarray]  # gate values by original neuron index, in bins
+    em: float = NAN  # of a reader, in per cent
+    f1: float = NAN
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class Summary:
     difference: float
     onnx_milliseconds: float
     onnx_difference: float
+    em: float = NAN  # of a reader, in per cent
+    f1: float = NAN
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,12 @@ class Run:
         phases = settings.get("phases") if isinstance(settings, Mapping) else None
         asked = phases if isinstance(phases, list) and phases else ["gated"]
         return all(KIND_OF.get(phase, "small") in self.summaries for phase in asked)
+
+    @property
+    def is_reader(self) -> bool:
+        """True where answers are scored, by EM and F1; perplexity says little then."""
+        scores = [e.f1 for e in self.epochs] + [m.f1 for m in self.summaries.values()]
+        return any(map(math.isfinite, scores))
 
     def phase(self, name: str) -> list[Epoch]:
         """Returns the epochs of one phase in their order."""
@@ -244,6 +254,8 @@ def _epoch(data: Mapping[str, Any]) -> Epoch:
             str(name): np.asarray(values, dtype=np.float32).reshape(-1)
             for name, values in (data.get("values") or {}).items()
         },
+        em=_number(data, "em"),
+        f1=_number(data, "f1"),
     )
 
 

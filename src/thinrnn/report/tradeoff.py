@@ -77,7 +77,8 @@ def _figure(
         f'<span class="key"><i class="sign {style}"></i> {style}</span>' for style in KINDS
     )
     drawn = key + both(draw_scatter(chart, *WIDE), draw_scatter(chart, *NARROW))
-    note = "Down and left is better; a line joins a small model to its control, "
+    note = f"{'Up' if y_title == 'F1' else 'Down'} and left is better; "
+    note += "a line joins a small model to its control, "
     note += "the same shape trained from scratch."
     numbers_table = table(["run", "model", y_title, x_title], rows, caption=title.rstrip("."))
     return figure(title, note, drawn, numbers_table)

@@ -1,7 +1,8 @@
-"""How the run went: gates closing, perplexity, penalty."""
+"""How the run went: gates closing, perplexity or EM and F1, penalty."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 
 import numpy as np
@@ -30,10 +31,14 @@ def gates(run: Run) -> str:
 
 
 def curves(run: Run) -> str:
-    """Returns validation perplexity of all phases, the penalty and the weights that are left."""
+    """Returns the quality of all phases, the penalty and the weights that are left."""
     small = [figure for figure in (_penalty_figure(run), _params_figure(run)) if figure]
-    pair = tag("div", "".join(small), class_="pair") if small else ""
-    return section("curves", "Perplexity and penalty", _perplexity_figure(run), pair)
+    if run.is_reader:
+        small = [_quality_figure(run, measure, HALF) for measure in (EM, F1)] + small
+    pair = tag("div", "".join(small), class_="pair") if any(small) else ""
+    if run.is_reader:
+        return section("curves", "EM, F1 and penalty", pair)
+    return section("curves", "Perplexity and penalty", _quality_figure(run, PERPLEXITY, WIDE), pair)
 
 
 def _kept_figure(epochs: Sequence[Epoch], groups: Sequence[str]) -> str:
@@ -99,32 +104,49 @@ def _panel(group: str, said: str, picture: str) -> str:
     return tag("div", title + picture, class_="panel")
 
 
-def _perplexity_figure(run: Run) -> str:
+@dataclass(frozen=True)
+class _Measure:
+    """How well a model does at the end of an epoch, and which of two values is better."""
+
+    kind: str
+    name: str
+    get: Callable[[Epoch], float]
+    best: Callable[[Iterable[float]], float]
+
+
+PERPLEXITY = _Measure("perplexity", "validation perplexity", lambda e: e.valid_perplexity, min)
+EM = _Measure("em", "exact match (EM) on dev, per cent", lambda e: e.em, max)
+F1 = _Measure("f1", "F1 on dev, per cent", lambda e: e.f1, max)
+
+
+def _quality_figure(run: Run, measure: _Measure, size: tuple[float, float]) -> str:
     series = []
     for phase in PHASES:
         epochs = run.phase(phase)
         shown = [epochs[i] for i in thin(len(epochs))]
         x = [float(e.epoch) for e in shown]
-        y = [e.valid_perplexity for e in shown]
+        y = [measure.get(e) for e in shown]
         if any(math.isfinite(v) for v in y):
             series.append(Series(phase, x, y, phase))
     if not series:
         return ""
-    best = [f"{s.name} {numbers.perplexity(min(filter(math.isfinite, s.y)))}" for s in series]
+    best = [
+        f"{s.name} {numbers.perplexity(measure.best(filter(math.isfinite, s.y)))}" for s in series
+    ]
+    title = measure.name[0].upper() + measure.name[1:]
     chart = LineChart(
-        "perplexity",
-        f"Validation perplexity against epoch. Best: {', '.join(best)}.",
-        "validation perplexity",
+        measure.kind,
+        f"{title} against epoch. Best: {', '.join(best)}.",
+        measure.name,
         series,
+        log=None if measure is PERPLEXITY else False,
         value=numbers.perplexity,
     )
     note = f"Best so far: {', '.join(best)}." if not run.finished else f"Best: {', '.join(best)}."
     note += _axis(chart)
     note += _thinned(max(len(run.phase(phase)) for phase in PHASES))
-    note += _left_out([e.valid_perplexity for e in run.epochs])
-    return figure(
-        "Validation perplexity.", note, _two_sizes(chart), _series_table(chart, "Perplexity")
-    )
+    note += _left_out([measure.get(e) for e in run.epochs])
+    return figure(f"{title}.", note, _two_sizes(chart, size), _series_table(chart, title))
 
 
 def _penalty_figure(run: Run) -> str:

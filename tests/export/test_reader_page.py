@@ -16,7 +16,7 @@ from report.browser import Browser
 
 from thinrnn.recipes.squad.ask import answer
 from thinrnn.recipes.squad.load import save_model
-from thinrnn.recipes.squad.model import BiDAF
+from thinrnn.recipes.squad.model import BiDAF, best_spans
 from thinrnn.recipes.squad.tokens import split
 from thinrnn.recipes.squad.vocabulary import Vocabulary
 
@@ -173,6 +173,20 @@ def test_tokens_are_those_of_the_recipe(browser: Browser) -> None:
     written = [chr(c) for c in range(0x10000) if unicodedata.category(chr(c)) in ("Lu", "Lt")]
     lower = browser.run(f"{json.dumps(written)}.map((word) => word.toLowerCase())")
     assert lower == [word.lower() for word in written]
+
+
+def test_spans_are_those_of_the_recipe(browser: Browser) -> None:
+    dice = torch.Generator().manual_seed(0)
+    lengths = set()
+    for tokens in (1, 29, 30, 31, 60):
+        start, end = 4 * torch.randn(2, 200, tokens, generator=dice)
+        both = json.dumps([*zip(start.tolist(), end.tolist(), strict=True)])
+        code = f"import('./reading.js').then(({{bestSpan}}) => {both}.map((x) => bestSpan(...x)))"
+        found = [(one["first"], one["last"]) for one in browser.run(code)]
+        first, last = best_spans(start, end, 30)  # thinrnn ask gives no longer answers
+        assert found == [*zip(first.tolist(), last.tolist(), strict=True)]
+        lengths |= {b - a + 1 for a, b in found}
+    assert lengths == set(range(1, 31))
 
 
 def test_answers_are_those_of_ask(browser: Browser, model: Path, glove: Path) -> None:

@@ -58,11 +58,6 @@ TEXTS = (
 QUESTIONS = ("Who kept a diary?", "what did the KEEPER carry, up the 212 stairs?", "Zorn—?", "東")
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 @pytest.fixture(scope="module")
 def program() -> ModuleType:
     spec = importlib.util.spec_from_file_location("reader_page", PAGES / "reader.py")

@@ -57,11 +57,6 @@ def data(tmp_path_factory):
     return write_data(tmp_path_factory.mktemp("data") / "all", stories(1, 60), stories(2, 12))
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-
-
 @pytest.fixture
 def make_data(tmp_path):
     """Write a data folder with other training data, given as JSON values."""

@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import torch
@@ -81,10 +82,11 @@ def read_spans(
     workers = torch.get_num_threads() if batches.device.type == "cpu" else 1
     progress.start("reading", len(split))
     done = 0
-    for which, spans in work(answer, by_length(split.context_lengths, batch), workers):
-        found[which] = spans
-        done += len(which)
-        progress.step(done)
+    with ThreadPoolExecutor(workers) as pool:
+        for which, spans in work(answer, by_length(split.context_lengths, batch), pool):
+            found[which] = spans
+            done += len(which)
+            progress.step(done)
     return found
 
 

@@ -27,14 +27,16 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def work(task: Callable[[In], Out], pieces: Iterable[In], workers: int) -> Iterator[Out]:
+def work(
+    task: Callable[[In], Out], pieces: Iterable[In], pool: ThreadPoolExecutor
+) -> Iterator[Out]:
     """Yield what a task gives for each piece, in their order; the task must hold no state."""
 
     def quiet(piece: In) -> Out:
         with torch.inference_mode():  # which every thread must say for itself
             return task(piece)
 
-    with one_thread(), ThreadPoolExecutor(workers) as pool:
+    with one_thread():
         yield from pool.map(quiet, pieces)
 
 
@@ -43,12 +45,13 @@ class Shared:
 
     def __init__(self, read: Callable[..., tuple[Tensor, Tensor]], workers: int) -> None:
         self.read, self.workers = read, workers
+        self.pool = ThreadPoolExecutor(workers)  # threads that stay know what they have compiled
 
     def __call__(self, words: Tensor, *texts: Tensor) -> tuple[Tensor, Tensor]:
         if self.workers == 1 or len(texts[0]) == 1:  # nothing to share
             with one_thread():
                 return self.read(words, *texts)
         parts = zip(*(text.chunk(self.workers) for text in texts), strict=True)
-        found = list(work(lambda part: self.read(words, *part), parts, self.workers))
+        found = list(work(lambda part: self.read(words, *part), parts, self.pool))
         start, end = (torch.cat(side) for side in zip(*found, strict=True))
         return start, end

@@ -11,6 +11,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+# Numbers of the exporter hang on to everything that it knows; to walk there takes minutes.
+OPAQUE = (Tensor, nn.Module, ModuleType, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
 def call_arguments(example: Any) -> Arguments:
@@ -109,7 +111,7 @@ def _parts(tree: Any) -> list[tuple[Any, Any]] | None:
         return list(tree.items())
     if isinstance(tree, (list, tuple)):
         return list(enumerate(tree))
-    if isinstance(tree, (Tensor, nn.Module, ModuleType)) or callable(tree):
+    if isinstance(tree, OPAQUE) or callable(tree):
         return None
     if dataclasses.is_dataclass(tree):
         return [(field.name, getattr(tree, field.name)) for field in dataclasses.fields(tree)]

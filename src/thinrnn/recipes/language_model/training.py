@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 import thinrnn
 from thinrnn.attach import attached
+from thinrnn.recipes.exact import exact_products
 from thinrnn.recipes.language_model.graphs import GraphedStep, Step
 from thinrnn.recipes.language_model.iss import Lasso
 from thinrnn.recipes.language_model.model import LanguageModel
@@ -195,7 +196,8 @@ class Training:
     def _outputs(self) -> Tensor:
         """Return the logits in eval for the beginning of two streams."""
         self.model.eval()
-        logits: Tensor = self.model(self.streams[:35, :2].long())[0]
+        with exact_products():
+            logits: Tensor = self.model(self.streams[:35, :2].long())[0]
         self.model.train()
         return logits
 

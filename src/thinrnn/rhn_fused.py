@@ -5,8 +5,8 @@
     backward   for each step and depth:  one point-wise function, one product
                after the loop:           one product for the weights of all depths
 
-The loop itself is a product and a kernel in each small step (`rhn_pointwise`), or one kernel for each
-(`rhn_triton`), or one for all of them (`rhn_persistent_triton`).
+The loop itself is a product and a kernel in each small step (`rhn_pointwise`), or one kernel for
+each (`rhn_triton`), or one for all of them (`rhn_persistent_triton`).
 
 Everything that the backward pass needs is written where its large product wants to read it. Widths
 are padded to a multiple of 16 on the way in: matrix units are slow at others. A padded neuron has

@@ -186,6 +186,12 @@ def test_best_words_instead_of_logits(model: Path, tmp_path: Path, call: Any) ->
     code, _, err = call("export", model, "--onnx", tmp_path / "d.onnx", "--best", 31)
     assert code != 0 and "there are 30 words" in err and not (tmp_path / "d.onnx").exists()
 
+    before = whole.read_bytes()  # what was there stays there
+    for command in (("export", model, "--onnx", whole), ("quantize", whole, "--out", whole)):
+        code, _, err = call(*command, "--best", 31)
+        assert code != 0 and "there are 30 words" in err and whole.read_bytes() == before
+    assert not list(tmp_path.glob(".*"))
+
 
 @pytest.mark.parametrize("seconds", [0, 0.01])
 def test_a_run_says_whether_it_is_timed_in_onnx_runtime(

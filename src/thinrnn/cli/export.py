@@ -1,5 +1,7 @@
 """thinrnn export: a model as a file that runs without torch."""
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -35,26 +37,34 @@ def export(
     about = {k: v for k, v in summary.items() if k.endswith("_perplexity") and v is not None}
     with progress(json) as shown:
         shown.line(f"exporting {found.folder}")
-        done = recipe.export_model(found.folder, onnx, streaming=streaming, metadata=about)
+        with best_words_alone(onnx, best) as file:
+            done = recipe.export_model(found.folder, file, streaming=streaming, metadata=about)
         if best is not None:
-            keep_best_words(onnx, best)
-            done = dataclasses.replace(done, bytes=onnx.stat().st_size, outputs=outputs_of(onnx))
+            given = {"path": onnx, "bytes": onnx.stat().st_size, "outputs": outputs_of(onnx)}
+            done = dataclasses.replace(done, **given)
     result = {**dataclasses.asdict(done), "path": str(done.path), "model": str(found.folder)}
     beside = onnx.parent / "vocabulary.json"
     last = f"wrote {onnx} and {beside}; next: thinrnn quantize {onnx} --out {onnx.stem}.int8.onnx"
     show(result, str(done), last, as_json=json)
 
 
-def keep_best_words(path: Path, k: int) -> None:
-    """Make a file give the best words of the last step; there is no file if that cannot be."""
-    from thinrnn.errors import ThinRNNError
+@contextlib.contextmanager
+def best_words_alone(path: Path, k: int | None) -> Iterator[Path]:
+    """Yield where to write a file with all logits; after `with`, `path` gives the k best words.
+
+    If that cannot be, `path` stays what it was. Without k the file is written there directly.
+    """
     from thinrnn.export import best_onnx
 
+    if k is None:
+        yield path
+        return
+    whole = path.with_name(f".{path.name}.whole")
     try:
-        best_onnx(path, path, k=k)
-    except ThinRNNError:
-        path.unlink()
-        raise
+        yield whole
+        best_onnx(whole, path, k=k)
+    finally:
+        whole.unlink(missing_ok=True)
 
 
 def outputs_of(path: Path) -> dict[str, tuple[int | str, ...]]:

@@ -33,7 +33,7 @@ def quantize(
     """
     import dataclasses
 
-    from thinrnn.cli.export import keep_best_words
+    from thinrnn.cli.export import best_words_alone
     from thinrnn.cli.output import progress, show
     from thinrnn.export import quantize_onnx
     from thinrnn.recipes.language_model.onnx_model import measure_on
@@ -48,9 +48,9 @@ def quantize(
         if valid is not None:
             shown.line(f"measuring {path} on {valid}, before and after")
             measure = measure_on(valid, path)
-        done = quantize_onnx(path, out, per_row=per_row, measure=measure, max_loss=max_loss)
-        if best is not None:
-            keep_best_words(out, best)
+        with best_words_alone(out, best) as file:
+            done = quantize_onnx(path, file, per_row=per_row, measure=measure, max_loss=max_loss)
+        done = dataclasses.replace(done, path=out, bytes=out.stat().st_size)
     result = {**dataclasses.asdict(done), "path": str(done.path), "loss": done.loss}
     last = f"wrote {out}; next: load it in ONNX Runtime as you load {path}"
     show(result, str(done), last, as_json=json)

@@ -8,7 +8,6 @@ import pytest
 from thinrnn.bench.candidates import make_candidate
 from thinrnn.bench.compare import compare
 from thinrnn.bench.wanted import Wanted
-from thinrnn.cli import main
 from thinrnn.run.progress import Silent
 
 
@@ -17,17 +16,6 @@ def small_and_short(monkeypatch):
     """What is flushed for a cold call is small, and nobody waits long for an answer."""
     monkeypatch.setattr("thinrnn.bench.compare.largest_cache", lambda: 1 << 20)
     monkeypatch.setattr("thinrnn.bench.child.PATIENCE", 120.0)
-
-
-@pytest.fixture
-def call(capsys):
-    def run(*arguments):
-        with pytest.raises(SystemExit) as left:
-            main([str(argument) for argument in arguments])
-        said = capsys.readouterr()
-        return left.value.code or 0, said.out, said.err
-
-    return run
 
 
 def test_models_are_compared_across_runtimes_with_an_untrained_dense_one(small, tmp_path, call):

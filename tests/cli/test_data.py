@@ -5,19 +5,6 @@ import random
 
 import pytest
 
-from thinrnn.cli import main
-
-
-@pytest.fixture
-def call(capsys):
-    def run(*arguments):
-        with pytest.raises(SystemExit) as left:
-            main([str(argument) for argument in arguments])
-        said = capsys.readouterr()
-        return left.value.code or 0, said.out, said.err
-
-    return run
-
 
 def write_texts(folder):
     folder.mkdir()

@@ -53,17 +53,6 @@ def run(data, tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def call(capsys):
-    def command(*arguments):
-        with pytest.raises(SystemExit) as left:
-            main([str(argument) for argument in arguments])
-        said = capsys.readouterr()
-        return left.value.code or 0, said.out, said.err
-
-    return command
-
-
 def test_a_run_becomes_one_file_without_local_paths(run, data, tmp_path, call):
     code, said, _ = call("publish", run, "--to", tmp_path / "results")
     path = tmp_path / "results/lm-seed3.json"

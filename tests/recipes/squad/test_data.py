@@ -3,8 +3,8 @@ import gzip
 import pytest
 import torch
 
+from thinrnn.recipes.cache import default_cache
 from thinrnn.recipes.squad.batches import Batches, by_length, shuffled, usable
-from thinrnn.recipes.squad.glove_cache import default_cache
 from thinrnn.recipes.squad.prepare import prepare
 from thinrnn.run import InputError
 

@@ -5,8 +5,9 @@ import os
 import pytest
 import torch
 
+from thinrnn.recipes.cache import default_cache
 from thinrnn.recipes.squad.glove import read_glove
-from thinrnn.recipes.squad.glove_cache import default_cache, find_vectors
+from thinrnn.recipes.squad.glove_cache import find_vectors
 from thinrnn.run.errors import InputError
 
 WANTED = {"two", "does", "keys", "nowhere"}

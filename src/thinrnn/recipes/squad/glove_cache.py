@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Collection
 from pathlib import Path
 
@@ -12,14 +11,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from thinrnn.files import write_safely
+from thinrnn.recipes.cache import default_cache
 from thinrnn.recipes.squad.glove import read_glove
 from thinrnn.run.errors import InputError, StorageError
 from thinrnn.run.files import storage
-
-
-def default_cache() -> Path:
-    """Return where prepared data is kept: the user's cache folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thinrnn"
 
 
 class _All:

@@ -12,10 +12,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from thinrnn.files import write_safely
+from thinrnn.recipes.cache import default_cache
 from thinrnn.recipes.corpora import digest
 from thinrnn.recipes.squad.data import Split, Types, encode
 from thinrnn.recipes.squad.glove import find_glove, read_glove
-from thinrnn.recipes.squad.glove_cache import default_cache
 from thinrnn.recipes.squad.reading import read_squad
 from thinrnn.recipes.squad.vocabulary import Tables, Vocabulary, make_tables, make_vocabulary
 from thinrnn.run.errors import InputError, StorageError

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import thinrnn
+from thinrnn.recipes.iss import SMALLEST
 from thinrnn.recipes.language_model import phases, train
 from thinrnn.recipes.language_model.corpus import load_text
-from thinrnn.recipes.language_model.iss import SMALLEST
 from thinrnn.run.metrics import read_metrics
 from thinrnn.run.progress import Silent
 

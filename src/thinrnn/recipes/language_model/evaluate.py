@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from thinrnn.recipes.graphs import GraphedStep, Step
 from thinrnn.recipes.language_model.data import scoring_streams
-from thinrnn.recipes.language_model.graphs import GraphedStep, Step
 from thinrnn.rhn import RHN
 from thinrnn.tree import tensors_in
 

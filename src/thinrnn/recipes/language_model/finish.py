@@ -8,11 +8,11 @@ from torch import nn
 
 import thinrnn
 from thinrnn.plan import Plan
+from thinrnn.recipes.gate_log import kept_in, pattern
 from thinrnn.recipes.language_model.corpus import Text
 from thinrnn.recipes.language_model.data import EOS
 from thinrnn.recipes.language_model.evaluate import mean_loss, perplexity
 from thinrnn.recipes.language_model.fit import Fitting
-from thinrnn.recipes.language_model.gate_log import kept_in, pattern
 from thinrnn.recipes.language_model.load import save_model
 from thinrnn.recipes.language_model.model import example_tokens
 from thinrnn.recipes.language_model.phases import (
@@ -22,7 +22,8 @@ from thinrnn.recipes.language_model.phases import (
     model_arguments,
 )
 from thinrnn.recipes.language_model.settings import Settings
-from thinrnn.recipes.language_model.training import Training, set_weights_
+from thinrnn.recipes.language_model.training import Training
+from thinrnn.recipes.weights import set_weights_
 from thinrnn.run import RunFolder
 from thinrnn.run.files import write_json
 from thinrnn.run.progress import Progress

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 from thinrnn.recipes.fitting import Loop
+from thinrnn.recipes.gate_log import gate_state, params_kept, params_wanted
+from thinrnn.recipes.iss import Lasso
 from thinrnn.recipes.language_model.corpus import Text
 from thinrnn.recipes.language_model.data import EOS
 from thinrnn.recipes.language_model.evaluate import mean_loss, perplexity
-from thinrnn.recipes.language_model.gate_log import gate_state, params_kept, params_wanted
-from thinrnn.recipes.language_model.iss import Lasso
 from thinrnn.recipes.language_model.rules import apply_rules, judge
-from thinrnn.recipes.language_model.training import Training, weights_of
+from thinrnn.recipes.language_model.training import Training
+from thinrnn.recipes.weights import weights_of
 from thinrnn.run import RunFolder
 from thinrnn.run.metrics import Metrics
 from thinrnn.run.progress import Progress

@@ -9,9 +9,9 @@ from torch import nn
 
 import thinrnn
 from thinrnn.plan import Plan
+from thinrnn.recipes.iss import Lasso
 from thinrnn.recipes.language_model.corpus import Text
 from thinrnn.recipes.language_model.data import streams
-from thinrnn.recipes.language_model.iss import Lasso
 from thinrnn.recipes.language_model.model import (
     Dropouts,
     LanguageModel,
@@ -19,7 +19,8 @@ from thinrnn.recipes.language_model.model import (
     has_one_module,
 )
 from thinrnn.recipes.language_model.settings import Settings
-from thinrnn.recipes.language_model.training import Penalty, Training
+from thinrnn.recipes.language_model.training import Training
+from thinrnn.recipes.weights import Penalty
 from thinrnn.run.errors import InputError
 
 

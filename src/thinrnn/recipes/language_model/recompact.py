@@ -11,8 +11,8 @@ from thinrnn.recipes.language_model.finish import compact_and_verify, size
 from thinrnn.recipes.language_model.load import save_model
 from thinrnn.recipes.language_model.phases import build_training, dense_shape, model_arguments
 from thinrnn.recipes.language_model.settings import Settings
-from thinrnn.recipes.language_model.training import set_weights_
 from thinrnn.recipes.settings import with_values
+from thinrnn.recipes.weights import set_weights_
 from thinrnn.record import record_of
 from thinrnn.run import RunFolder
 from thinrnn.run.progress import Progress

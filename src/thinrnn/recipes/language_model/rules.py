@@ -3,7 +3,7 @@
 import math
 
 import thinrnn
-from thinrnn.recipes.language_model.iss import Lasso
+from thinrnn.recipes.iss import Lasso
 from thinrnn.recipes.language_model.training import Training
 from thinrnn.recipes.schedule import has_stalled
 

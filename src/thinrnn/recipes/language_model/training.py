@@ -6,7 +6,6 @@
 Nothing in a step waits for the device: losses are summed there and read when they are logged.
 """
 
-import contextlib
 import math
 from typing import Any
 
@@ -16,20 +15,20 @@ from torch import Tensor, nn
 
 import thinrnn
 from thinrnn.attach import attached
+from thinrnn.recipes.arithmetic import arithmetic
 from thinrnn.recipes.exact import exact_products
-from thinrnn.recipes.language_model.graphs import GraphedStep, Step
-from thinrnn.recipes.language_model.iss import Lasso
+from thinrnn.recipes.graphs import GraphedStep, Step
+from thinrnn.recipes.iss import Lasso
 from thinrnn.recipes.language_model.model import LanguageModel
 from thinrnn.recipes.language_model.settings import Settings
 from thinrnn.recipes.language_model.teacher import SoftTargets, distilled_loss
 from thinrnn.recipes.optimizer import WeightsAndGates
 from thinrnn.recipes.padded import Padded
 from thinrnn.recipes.schedule import lr_factor
+from thinrnn.recipes.weights import Penalty, names_of, set_weights_, weights_of
 from thinrnn.run.packing import all_finite
 from thinrnn.run.random_state import random_state, set_random_state_
 from thinrnn.tree import map_tensors, tensors_in
-
-Penalty = thinrnn.L0 | thinrnn.Target | Lasso
 
 
 class Training:
@@ -121,7 +120,7 @@ class Training:
     def train_step(self, x: Tensor, y: Tensor, *soft: Tensor) -> None:
         """Forward, backward, clip, update; x and y are (T, B), soft targets (T, B, TOP)."""
         self.optimizer.zero_grad(set_to_none=True)
-        with arithmetic(self.settings, x.device), Padded():
+        with arithmetic(self.settings.precision, x.device), Padded():
             logits, state = self.model(x, self.state)
             loss = self.loss(logits, y, *soft)
         penalty = loss.new_zeros(())
@@ -251,28 +250,6 @@ _PLAIN = (
 )
 
 
-def weights_of(model: nn.Module, penalty: Penalty | None) -> dict[str, Any]:
-    """Return copies of a model's weights and gates, what is left of it, and its penalty's state."""
-    return {
-        "kept": thinrnn.kept(model) if penalty is not None else None,
-        "tensors": {name: t.detach().clone() for name, t in model.state_dict().items()},
-        "penalty": penalty.state_dict() if isinstance(penalty, thinrnn.Target) else None,
-    }
-
-
-def set_weights_(model: nn.Module, penalty: Penalty | None, saved: dict[str, Any]) -> None:
-    """Make a freshly built model what `weights_of` wrote down."""
-    if saved["kept"] is not None:
-        thinrnn.cut_(model, saved["kept"])
-    model.load_state_dict(saved["tensors"])
-    if isinstance(penalty, thinrnn.Target):
-        penalty.load_state_dict(saved["penalty"])
-
-
-def names_of(model: nn.Module) -> dict[Tensor, str]:
-    return {p: name for name, p in model.named_parameters()}
-
-
 def make_optimizer(settings: Settings, model: nn.Module) -> WeightsAndGates:
     """Return the optimizer of a model, gated or not."""
     named = dict(model.named_parameters())
@@ -286,14 +263,3 @@ def make_optimizer(settings: Settings, model: nn.Module) -> WeightsAndGates:
         gate_lr=settings.gate_lr,
         weight_decay=settings.weight_decay,
     )
-
-
-def arithmetic(settings: Settings, device: torch.device) -> contextlib.AbstractContextManager[None]:
-    """Return the context in which the model computes: bf16 where asked for, or where it is fast."""
-    bf16 = settings.precision == "bf16" or (
-        settings.precision == "auto" and device.type == "cuda" and torch.cuda.is_bf16_supported()
-    )
-    if not bf16:
-        return contextlib.nullcontext()
-    # Without the cache: casts that a graph captured would be replayed from freed memory.
-    return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)

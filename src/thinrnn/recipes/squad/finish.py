@@ -7,9 +7,8 @@ from torch import nn
 
 import thinrnn
 from thinrnn.plan import Plan
+from thinrnn.recipes.gate_log import kept_in, pattern
 from thinrnn.recipes.language_model.finish import FOLDERS, kind_folder
-from thinrnn.recipes.language_model.gate_log import kept_in, pattern
-from thinrnn.recipes.language_model.training import set_weights_
 from thinrnn.recipes.squad.batches import Batches
 from thinrnn.recipes.squad.evaluate import score
 from thinrnn.recipes.squad.fit import Fitting, boundary_perplexity
@@ -19,6 +18,7 @@ from thinrnn.recipes.squad.phases import build_model, build_training, model_argu
 from thinrnn.recipes.squad.prepare import Prepared
 from thinrnn.recipes.squad.settings import Settings
 from thinrnn.recipes.squad.training import Training
+from thinrnn.recipes.weights import set_weights_
 from thinrnn.run import RunFolder
 from thinrnn.run.files import write_json
 from thinrnn.run.progress import Progress

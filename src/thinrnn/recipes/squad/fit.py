@@ -4,14 +4,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from thinrnn.recipes.arithmetic import arithmetic
 from thinrnn.recipes.fitting import Loop
-from thinrnn.recipes.language_model.gate_log import gate_state, params_kept, params_wanted
-from thinrnn.recipes.language_model.iss import Lasso
-from thinrnn.recipes.language_model.training import arithmetic, weights_of
+from thinrnn.recipes.gate_log import gate_state, params_kept, params_wanted
+from thinrnn.recipes.iss import Lasso
 from thinrnn.recipes.squad.batches import Batches
 from thinrnn.recipes.squad.data import Split
 from thinrnn.recipes.squad.evaluate import Score, score
 from thinrnn.recipes.squad.training import Training
+from thinrnn.recipes.weights import weights_of
 from thinrnn.run import RunFolder
 from thinrnn.run.metrics import Metrics
 from thinrnn.run.progress import Progress
@@ -83,7 +84,7 @@ class Fitting(Loop[Training]):
             split,
             batches,
             batch=t.settings.eval_batch,
-            arithmetic=lambda: arithmetic(t.settings, batches.device),  # type: ignore[arg-type]
+            arithmetic=lambda: arithmetic(t.settings.precision, batches.device),
         )
 
 

@@ -8,8 +8,7 @@ import torch
 
 import thinrnn
 from thinrnn.plan import Plan
-from thinrnn.recipes.language_model.iss import Lasso
-from thinrnn.recipes.language_model.training import Penalty
+from thinrnn.recipes.iss import Lasso
 from thinrnn.recipes.model_folder import load_weights
 from thinrnn.recipes.squad.batches import Batches
 from thinrnn.recipes.squad.model import SIX, BiDAF
@@ -17,6 +16,7 @@ from thinrnn.recipes.squad.prepare import Prepared
 from thinrnn.recipes.squad.selection import find_plan
 from thinrnn.recipes.squad.settings import Settings
 from thinrnn.recipes.squad.training import Training
+from thinrnn.recipes.weights import Penalty
 
 
 def six_of(neurons: dict[str, int]) -> tuple[int, ...]:

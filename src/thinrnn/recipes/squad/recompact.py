@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 from thinrnn.recipes.gated_weights import gated_weights
-from thinrnn.recipes.language_model.training import set_weights_
 from thinrnn.recipes.settings import with_values
 from thinrnn.recipes.squad.batches import Batches
 from thinrnn.recipes.squad.finish import CPU, compact_and_verify
@@ -12,6 +11,7 @@ from thinrnn.recipes.squad.load import save_model, size
 from thinrnn.recipes.squad.phases import build_training, model_arguments
 from thinrnn.recipes.squad.settings import Settings
 from thinrnn.recipes.squad.train import known_plan, load_data
+from thinrnn.recipes.weights import set_weights_
 from thinrnn.record import record_of
 from thinrnn.run import RunFolder
 from thinrnn.run.progress import Progress

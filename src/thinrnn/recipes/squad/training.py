@@ -12,16 +12,10 @@ from torch import Tensor, nn
 
 import thinrnn
 from thinrnn.attach import attached
+from thinrnn.recipes.arithmetic import arithmetic
 from thinrnn.recipes.exact import exact_products
-from thinrnn.recipes.language_model.graphs import GraphedStep, Step
-from thinrnn.recipes.language_model.iss import Lasso
-from thinrnn.recipes.language_model.training import (
-    Penalty,
-    arithmetic,
-    names_of,
-    set_weights_,
-    weights_of,
-)
+from thinrnn.recipes.graphs import GraphedStep, Step
+from thinrnn.recipes.iss import Lasso
 from thinrnn.recipes.means import Means
 from thinrnn.recipes.schedule import lr_factor
 from thinrnn.recipes.squad.batches import Batches, shuffled, usable
@@ -30,6 +24,7 @@ from thinrnn.recipes.squad.model import BiDAF
 from thinrnn.recipes.squad.optimizer import MovingAverage
 from thinrnn.recipes.squad.prepare import Prepared
 from thinrnn.recipes.squad.settings import Settings
+from thinrnn.recipes.weights import Penalty, names_of, set_weights_, weights_of
 from thinrnn.run.errors import InputError
 from thinrnn.run.packing import all_finite
 from thinrnn.run.random_state import random_state, set_random_state_
@@ -123,7 +118,7 @@ class Training:
         """Forward, backward, clip, update; the last input is the answers (B, 2)."""
         *given, answer = inputs
         self.optimizer.zero_grad(set_to_none=True)
-        with arithmetic(self.settings, answer.device):  # type: ignore[arg-type]
+        with arithmetic(self.settings.precision, answer.device):
             start, end = self.model(*given)
         loss = span_loss(start, end, answer)
         penalty = loss.new_zeros(())

@@ -7,7 +7,8 @@ import random
 import pytest
 
 from thinrnn.recipes.squad import phases, train
-from thinrnn.recipes.squad.phases import build_model
+from thinrnn.recipes.squad.model import SIX
+from thinrnn.recipes.squad.phases import build_model, dense_shape
 from thinrnn.recipes.squad.selection import find_plan
 from thinrnn.recipes.squad.settings import Settings
 from thinrnn.run.progress import Silent
@@ -73,7 +74,7 @@ TINY = {
     "characters_more_than": 3,
     "character": 3,
     "filters": 4,
-    "hidden": 4,
+    "hidden": (5, 4),
     "six": (6,) * 6,
     "steps": 9,
     "eval_every": 3,
@@ -102,27 +103,28 @@ def tiny(data):
 
 
 @pytest.fixture(scope="session")
-def tiny_plan(data):
-    """The plan of the tiny model; to find it takes some seconds."""
-    return find_plan(build_model(*_model_of(data)))
+def tiny_plans(data):
+    """The plans of the tiny model by `select`; to find them takes some seconds."""
+    plan = find_plan(build_model(*_model_of(data)), "recurrent")
+    return {"recurrent": plan, "six": plan.only(*(f"{name}.l0" for name in SIX))}
 
 
 @pytest.fixture
-def known_plan(tiny_plan, monkeypatch):
+def known_plan(tiny_plans, monkeypatch):
     """Runs use the plan that was found before."""
-    monkeypatch.setattr(phases, "find_plan", lambda model, select: tiny_plan)
+    monkeypatch.setattr(phases, "find_plan", lambda model, select: tiny_plans[select])
 
 
 def _model_of(data):
     settings = Settings(**{**TINY, "data": str(data)})
-    return settings, settings.six, train.load_data(settings, Silent())
+    return settings, dense_shape(settings), train.load_data(settings, Silent())
 
 
 @pytest.fixture(scope="session")
-def finished(data, tiny_plan, tmp_path_factory):
+def finished(data, tiny_plans, tmp_path_factory):
     """A whole run: dense, gated and control."""
     folder = tmp_path_factory.mktemp("runs") / "run"
     settings = Settings(**{**TINY, "data": str(data)})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(phases, "find_plan", lambda model, select: tiny_plan)
+        patch.setattr(phases, "find_plan", lambda model, select: tiny_plans[select])
         return train.start(settings, folder, preset="squad-paper", progress=Silent())

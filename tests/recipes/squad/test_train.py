@@ -1,15 +1,18 @@
 import json
 import os
+import shutil
 import signal
 
 import pytest
 import torch
 
 from thinrnn.recipes import presets
+from thinrnn.recipes.settings import with_values
 from thinrnn.recipes.squad import train
-from thinrnn.recipes.squad.load import load_model, score_model
+from thinrnn.recipes.squad.load import load_model, read_vocabulary, save_model, score_model
 from thinrnn.recipes.squad.model import BiDAF, weights_of
 from thinrnn.recipes.squad.optimizer import MovingAverage
+from thinrnn.recipes.squad.settings import Settings
 from thinrnn.recipes.squad.training import Training
 from thinrnn.run import InputError, InterruptedRunError
 from thinrnn.run.metrics import read_metrics
@@ -54,13 +57,13 @@ def test_saved_models_score_what_the_run_said_and_hold_no_glove(finished, data):
         assert "glove" not in model.state_dict() and not model.training
 
 
-def stop_at_(patch, step):
-    """Ask the gated phase to stop after a step, as a shell does."""
+def stop_at_(patch, step, phase="gated"):
+    """Ask a phase to stop after a step, as a shell does."""
     take_step = Training.take_step
 
     def taken(training):
         take_step(training)
-        if training.phase == "gated" and training.step == step:
+        if training.phase == phase and training.step == step:
             os.kill(os.getpid(), signal.SIGTERM)
 
     patch.setattr(Training, "take_step", taken)
@@ -81,6 +84,47 @@ def test_a_run_that_is_stopped_ends_where_the_whole_one_ends(
     same = [e for e in read_metrics(finished.path / "metrics.jsonl") if e["phase"] == "gated"]
     again = list(read_metrics(folder / "metrics.jsonl"))
     assert [{**e, "seconds": 0} for e in again] == [{**e, "seconds": 0} for e in same]
+
+
+def test_a_control_has_the_shape_of_a_model_whose_encoder_is_pruned_too(tiny, known_plan, tmp_path):
+    settings = tiny(select="recurrent", phases=("gated", "control"), target_params=0.8)
+    whole = train.start(settings, tmp_path / "whole", preset=None, progress=Silent())
+    small, control = whole.summary("small"), whole.summary("control")
+    assert small["difference"] < 1e-4
+    for name in ("params", "weights", "macs", "neurons"):
+        assert small[name] == control[name]
+    models = [load_model(whole.path / FOLDERS[kind]).model for kind in ("small", "control")]
+    shapes = [{name: p.shape for name, p in model.named_parameters()} for model in models]
+    assert shapes[0] == shapes[1]
+    left = [small["neurons"][f"encoder.{direction}.l0"] for direction in ("fwd", "bwd")]
+    assert sum(left) < 9 and shapes[0]["attention.product"] == (sum(left),)
+    assert json.loads((whole.path / "control/recipe.json").read_text())["model"]["hidden"] == left
+
+    folder = tmp_path / "stopped"
+    with pytest.MonkeyPatch.context() as patch:
+        stop_at_(patch, 4, "control")
+        with pytest.raises(InterruptedRunError, match="stopped at step 4 of 9 of control"):
+            train.start(settings, folder, preset=None, progress=Silent())
+    train.resume(folder, [], progress=Silent())
+    for kind in ("small", "control"):
+        file = f"{FOLDERS[kind]}/model.safetensors"
+        assert (folder / file).read_bytes() == (whole.path / file).read_bytes()
+
+
+@pytest.mark.parametrize(("value", "pair"), [(7, (7, 7)), ("7", (7, 7)), ("6,5", (6, 5))])
+def test_one_size_of_the_encoder_is_for_both_directions(value, pair):
+    assert with_values(Settings(), {"hidden": value}).hidden == pair
+
+
+@pytest.mark.parametrize("hidden", [100, [100, 100]])
+def test_folders_with_one_size_of_the_encoder_or_two_are_read(finished, tmp_path, hidden):
+    folder = shutil.copytree(finished.path / "model", tmp_path / "model")
+    recipe = json.loads((folder / "recipe.json").read_text())
+    model = BiDAF(**{**recipe["model"], "hidden": hidden})
+    save_model(model, folder, {**recipe["model"], "hidden": hidden}, read_vocabulary(folder))
+    (folder / "thinrnn.json").unlink()
+    encoder = load_model(folder).model.encoder
+    assert encoder.fwd.hidden_size == encoder.bwd.hidden_size == 100
 
 
 @pytest.mark.parametrize(
@@ -121,7 +165,8 @@ def test_data_that_changes_under_a_run_is_noticed(finished, make_data, some_stor
         ({"six": (1, 2)}, "six has 2 sizes"),
         ({"l0": 1.0}, "exactly one of target_params, l0 and lasso"),
         ({"phases": ("control",)}, "a control needs a gated run"),
-        ({"select": "all"}, "a control needs a gated run with select=six"),
+        ({"select": "all"}, "select=six or recurrent, not all: leave the phase control out"),
+        ({"hidden": (1, 2, 3)}, "hidden has 3 sizes"),
         ({"most_context": 1}, "0 questions are left to train on"),
         ({"data": ""}, "give --data DIR"),
     ],
@@ -133,7 +178,7 @@ def test_settings_that_cannot_be_are_refused(tiny, tmp_path, changes, message):
 
 
 def test_presets_are_there():
-    names = {"squad-dense", "squad-iss", "squad-paper", "squad-scratch", "squad-thin"}
+    names = {"squad-dense", "squad-iss", "squad-paper", "squad-scratch", "squad-thin", "squad-fast"}
     assert names <= set(presets())
     six = presets()["squad-scratch"].settings().six
     model = BiDAF(rows=856, characters=154, six=six)

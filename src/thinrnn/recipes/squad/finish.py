@@ -13,8 +13,8 @@ from thinrnn.recipes.squad.batches import Batches
 from thinrnn.recipes.squad.evaluate import score
 from thinrnn.recipes.squad.fit import Fitting, boundary_perplexity
 from thinrnn.recipes.squad.load import load_model, save_model, size
-from thinrnn.recipes.squad.model import SIX, example
-from thinrnn.recipes.squad.phases import build_model, build_training, model_arguments
+from thinrnn.recipes.squad.model import example
+from thinrnn.recipes.squad.phases import Shape, build_model, build_training, model_arguments
 from thinrnn.recipes.squad.prepare import Prepared
 from thinrnn.recipes.squad.settings import Settings
 from thinrnn.recipes.squad.training import Training
@@ -27,16 +27,16 @@ CPU = torch.device("cpu")
 
 
 def finish_phase(
-    fitting: Fitting, six: tuple[int, ...], plan: Plan | None, data: Prepared
+    fitting: Fitting, shape: Shape, plan: Plan | None, data: Prepared
 ) -> dict[str, Any]:
     """Write the model and the summary of a phase, and return the summary."""
     training, run = fitting.training, fitting.run
     settings, phase = training.settings, training.phase
     device = training.batches.device
     memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
-    model, extra = best_model(training, six, plan, data, run)
-    neurons = extra.pop("neurons", dict(zip((f"{name}.l0" for name in SIX), six, strict=True)))
-    arguments = model_arguments(settings, six, data)
+    model, extra = best_model(training, shape, plan, data, run)
+    neurons = extra.pop("neurons", shape.neurons(settings.select))
+    arguments = model_arguments(settings, shape, data)
     save_model(
         model,
         run.path / FOLDERS[phase],
@@ -69,20 +69,20 @@ def finish_phase(
 
 
 def best_model(
-    training: Training, six: tuple[int, ...], plan: Plan | None, data: Prepared, run: RunFolder
+    training: Training, shape: Shape, plan: Plan | None, data: Prepared, run: RunFolder
 ) -> tuple[nn.Module, dict[str, Any]]:
     """Return the model to keep, on the CPU, and what only a pruned one has to tell."""
     assert training.best is not None
     settings = training.settings
     batches = Batches(data.dev, data.tables, CPU)
-    again, _ = build_training(settings, training.phase, six, data, batches, plan)
+    again, _ = build_training(settings, training.phase, shape, data, batches, plan)
     set_weights_(again.model, again.penalty, training.best)
     again.model.eval()
     if plan is None:
         return again.model, {}
     small, difference = compact_and_verify(again.model, batches)
     kept = kept_in(again.model)
-    write_json(run.path / "pattern.json", pattern(build_model(settings, six, data), plan, kept))
+    write_json(run.path / "pattern.json", pattern(build_model(settings, shape, data), plan, kept))
     neurons = {name: len(left) for name, left in kept.items()}
     # The gates may have gone into the weights half way: both steps count.
     difference = max(difference, training.fold_difference)

@@ -84,8 +84,8 @@ def load_model(folder: str | Path, glove: Tensor | None = None) -> Loaded:
     vocabulary = read_vocabulary(folder)
     recipe = read_table(folder / "recipe.json")
     try:
-        model = BiDAF(**{**recipe["model"], "six": tuple(recipe["model"]["six"])})
-    except (KeyError, TypeError) as error:
+        model = BiDAF(**recipe["model"])
+    except (LookupError, TypeError, ValueError) as error:
         raise FolderError(f"{folder} was not written by 'thinrnn train': {error}.") from None
     if glove is not None:
         model.set_glove_(glove)

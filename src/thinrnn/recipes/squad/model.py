@@ -12,13 +12,15 @@ it changes nothing: each direction of an LSTM reads the text from its own end, p
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-# The LSTMs that the paper prunes, in the order of its table.
+# The LSTMs of the encoder, and those that the paper prunes, in the order of its table.
+ENCODER = ("encoder.fwd", "encoder.bwd")
 SIX = tuple(
     f"{layer}.{direction}"
     for layer in ("modelling1", "modelling2", "output")
@@ -122,7 +124,10 @@ class Attention(nn.Module):
 
 
 class BiDAF(nn.Module):
-    """Start and end logits (B, T) from rows and characters of context and question."""
+    """Start and end logits (B, T) from rows and characters of context and question.
+
+    `hidden` are the encoder's neurons, forward and backward; one number is for both.
+    """
 
     def __init__(
         self,
@@ -133,8 +138,8 @@ class BiDAF(nn.Module):
         character: int = 8,
         filters: int = 100,
         width: int = 5,
-        hidden: int = 100,
-        six: tuple[int, ...] = (100,) * 6,
+        hidden: int | Sequence[int] = 100,
+        six: Sequence[int] = (100,) * 6,
         dropout: float = 0.0,
         character_dropout: float = 0.0,
     ) -> None:
@@ -148,9 +153,10 @@ class BiDAF(nn.Module):
         self.conv = nn.Conv1d(character, filters, width)
         word = vector + filters
         self.highway = nn.Sequential(Highway(word), Highway(word))
-        self.encoder = BiLSTM(word, hidden, hidden, dropout)
-        self.attention = Attention(2 * hidden)
-        p = 8 * hidden
+        fwd, bwd = (hidden, hidden) if isinstance(hidden, int) else hidden
+        self.encoder = BiLSTM(word, fwd, bwd, dropout)
+        self.attention = Attention(fwd + bwd)
+        p = 4 * (fwd + bwd)
         self.modelling1 = BiLSTM(p, six[0], six[1], dropout)
         self.modelling2 = BiLSTM(six[0] + six[1], six[2], six[3], dropout)
         g = six[2] + six[3]
@@ -215,7 +221,7 @@ class BiDAF(nn.Module):
         """Return the logits from vectors (B, T, D), characters (B, T, L) and masks (B, T)."""
         h_mask, u_mask = context[2].t(), question[2].t()  # time comes first from here on
         order = reading_order(h_mask)
-        h = self.encoder(self.embed(*context[:2]), order)  # (T, B, 2 hidden)
+        h = self.encoder(self.embed(*context[:2]), order)  # (T, B, fwd + bwd)
         u = self.encoder(self.embed(*question[:2]), reading_order(u_mask))
         return self.answer(h, u, h_mask, u_mask, order)
 
@@ -223,7 +229,7 @@ class BiDAF(nn.Module):
         self, h: Tensor, u: Tensor, h_mask: Tensor, u_mask: Tensor, order: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return the logits from what the encoder made of contexts and questions."""
-        p = self.attention(h, u, h_mask, u_mask)  # (T, B, 8 hidden)
+        p = self.attention(h, u, h_mask, u_mask)  # (T, B, 4 (fwd + bwd))
         g = self.modelling2(self.modelling1(p, order), order)
         start = self.start(self.dropout(torch.cat([g, p], -1))).squeeze(-1)
         start = logits(start, h_mask)  # (B, T)

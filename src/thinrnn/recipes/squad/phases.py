@@ -1,6 +1,7 @@
 """The three models of a run, ready to be trained: dense, gated, control."""
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from thinrnn.plan import Plan
 from thinrnn.recipes.iss import Lasso
 from thinrnn.recipes.model_folder import load_weights
 from thinrnn.recipes.squad.batches import Batches
-from thinrnn.recipes.squad.model import SIX, BiDAF
+from thinrnn.recipes.squad.model import ENCODER, SIX, BiDAF
 from thinrnn.recipes.squad.prepare import Prepared
 from thinrnn.recipes.squad.selection import find_plan
 from thinrnn.recipes.squad.settings import Settings
@@ -19,12 +20,34 @@ from thinrnn.recipes.squad.training import Training
 from thinrnn.recipes.weights import Penalty
 
 
-def six_of(neurons: dict[str, int]) -> tuple[int, ...]:
-    """Return what is left of the six LSTMs, from neurons by group."""
-    return tuple(neurons[f"{name}.l0"] for name in SIX)
+@dataclass(frozen=True)
+class Shape:
+    """Neurons of the encoder, forward and backward, and of the six LSTMs behind the attention."""
+
+    hidden: tuple[int, ...]
+    six: tuple[int, ...]
+
+    def neurons(self, select: str) -> dict[str, int]:
+        """Return the sizes of the LSTMs that a run may prune, by group."""
+        sizes = dict(zip((*ENCODER, *SIX), (*self.hidden, *self.six), strict=True))
+        names = SIX if select == "six" else (*ENCODER, *SIX)
+        return {f"{name}.l0": sizes[name] for name in names}
 
 
-def model_arguments(settings: Settings, six: tuple[int, ...], data: Prepared) -> dict[str, Any]:
+def dense_shape(settings: Settings) -> Shape:
+    return Shape(settings.hidden, settings.six)
+
+
+def shape_of(settings: Settings, neurons: dict[str, int]) -> Shape:
+    """Return the shape that is left, from neurons by group; other layers are as in the settings."""
+
+    def left(names: tuple[str, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(neurons.get(f"{n}.l0", size) for n, size in zip(names, sizes, strict=True))
+
+    return Shape(left(ENCODER, settings.hidden), left(SIX, settings.six))
+
+
+def model_arguments(settings: Settings, shape: Shape, data: Prepared) -> dict[str, Any]:
     """Return what `BiDAF` is called with, less what matters in training alone."""
     return {
         "rows": data.vocabulary.rows,
@@ -33,16 +56,16 @@ def model_arguments(settings: Settings, six: tuple[int, ...], data: Prepared) ->
         "character": settings.character,
         "filters": settings.filters,
         "width": settings.width,
-        "hidden": settings.hidden,
-        "six": six,
+        "hidden": shape.hidden,
+        "six": shape.six,
     }
 
 
-def build_model(settings: Settings, six: tuple[int, ...], data: Prepared) -> BiDAF:
+def build_model(settings: Settings, shape: Shape, data: Prepared) -> BiDAF:
     """Return a new model with weights from the run's seed."""
     torch.manual_seed(settings.seed)
     model = BiDAF(
-        **model_arguments(settings, six, data),
+        **model_arguments(settings, shape, data),
         dropout=settings.dropout,
         character_dropout=settings.character_dropout,
     )
@@ -64,7 +87,7 @@ def add_gates(settings: Settings, model: BiDAF, plan: Plan) -> Penalty:
 def build_training(
     settings: Settings,
     phase: str,
-    six: tuple[int, ...],
+    shape: Shape,
     data: Prepared,
     batches: Batches,
     plan: Plan | None = None,
@@ -73,7 +96,7 @@ def build_training(
 
     The plan is found here unless it is given.
     """
-    model = build_model(settings, six, data)
+    model = build_model(settings, shape, data)
     penalty = None
     if phase == "gated" and plan is None:
         plan = find_plan(model, settings.select)  # many small steps: faster on the CPU

@@ -8,7 +8,7 @@ from thinrnn.recipes.settings import with_values
 from thinrnn.recipes.squad.batches import Batches
 from thinrnn.recipes.squad.finish import CPU, compact_and_verify
 from thinrnn.recipes.squad.load import save_model, size
-from thinrnn.recipes.squad.phases import build_training, model_arguments
+from thinrnn.recipes.squad.phases import build_training, dense_shape, model_arguments
 from thinrnn.recipes.squad.settings import Settings
 from thinrnn.recipes.squad.train import known_plan, load_data
 from thinrnn.recipes.weights import set_weights_
@@ -26,10 +26,11 @@ def recompact(
     weights = gated_weights(run, progress)
     data = load_data(settings, progress)
     batches, plan = Batches(data.dev, data.tables, CPU), known_plan(run, "gated")
-    training, _ = build_training(settings, "gated", settings.six, data, batches, plan)
+    shape = dense_shape(settings)
+    training, _ = build_training(settings, "gated", shape, data, batches, plan)
     set_weights_(training.model, training.penalty, weights)
     small, difference = compact_and_verify(training.model.eval(), batches, round_to)
-    arguments = model_arguments(settings, settings.six, data)
+    arguments = model_arguments(settings, shape, data)
     save_model(small, folder, arguments, data.vocabulary, precision)
     neurons = {name: len(kept) for name, kept in record_of(small).kept.items()}
     return {"neurons": neurons, "difference": difference, **size(small)}

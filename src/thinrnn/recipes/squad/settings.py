@@ -25,7 +25,9 @@ class Settings:
     character: int = setting(8, "size of a character's embedding", least=1)
     filters: int = setting(100, "filters of the character CNN", least=1)
     width: int = setting(5, "characters that a filter sees", least=1, most=16)
-    hidden: int = setting(100, "neurons of the encoder, each direction", least=1)
+    hidden: tuple[int, ...] = setting(
+        (100, 100), "neurons of the encoder, forward and backward; one number: both", least=1
+    )
     six: tuple[int, ...] = setting(
         (100,) * 6, "neurons of modelling 1 and 2 and output, forward and backward", least=1
     )
@@ -96,6 +98,12 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_limits(self)
+        if len(self.hidden) == 1:
+            object.__setattr__(self, "hidden", self.hidden * 2)
+        if len(self.hidden) != 2:
+            raise InputError(
+                f"hidden has {len(self.hidden)} sizes: give two, as in --set hidden=60,55."
+            )
         if len(self.six) != 6:
             raise InputError(
                 f"six has {len(self.six)} sizes: give six, as in --set six=26,33,36,36,33,15."
@@ -107,8 +115,13 @@ class Settings:
             raise InputError("lasso removes neurons while training goes on: leave shrink=true.")
         if not self.phases or list(self.phases) != [p for p in PHASES if p in self.phases]:
             raise InputError(f"phases must be some of {', '.join(PHASES)}, in this order.")
-        if "control" in self.phases and ("gated" not in self.phases or self.select != "six"):
-            raise InputError("a control needs a gated run with select=six, whose shape it has.")
+        if "control" in self.phases and "gated" not in self.phases:
+            raise InputError("a control needs a gated run, whose shape it has: add that phase.")
+        if "control" in self.phases and self.select == "all":
+            raise InputError(
+                "a control has the shape of a gated run with select=six or recurrent, not all: "
+                "leave the phase control out."
+            )
 
     @property
     def rounds(self) -> int:

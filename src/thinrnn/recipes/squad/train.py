@@ -12,7 +12,7 @@ from thinrnn.recipes.settings import as_json, changed, with_values
 from thinrnn.recipes.squad.batches import Batches
 from thinrnn.recipes.squad.finish import finish_phase, time_models
 from thinrnn.recipes.squad.fit import Fitting
-from thinrnn.recipes.squad.phases import build_training, six_of
+from thinrnn.recipes.squad.phases import build_training, dense_shape, shape_of
 from thinrnn.recipes.squad.prepare import Prepared, prepare
 from thinrnn.recipes.squad.settings import Settings
 from thinrnn.recipes.squad.training import questions_of
@@ -90,18 +90,18 @@ def train(
                 continue
             if device.type == "cuda":
                 torch.cuda.reset_peak_memory_stats(device)
-            six = settings.six
+            shape = dense_shape(settings)
             if phase == "control":
-                six = six_of((run.summary("small") or {})["neurons"])
+                shape = shape_of(settings, (run.summary("small") or {})["neurons"])
             training, plan = build_training(
-                settings, phase, six, data, batches, known_plan(run, phase)
+                settings, phase, shape, data, batches, known_plan(run, phase)
             )
             if plan is not None:
                 write_atomic(run.path / "plan.json", plan.to_json())
             fitting = Fitting(training, dev, run, metrics, progress, watch)
             fitting.resume()
             fitting.finish(stop)
-            finish_phase(fitting, six, plan, data)
+            finish_phase(fitting, shape, plan, data)
             if phase != "gated":  # its last checkpoint is what `thinrnn compact` reads
                 run.checkpoints.drop(phase)
         time_models(run, settings, progress)

@@ -13,7 +13,7 @@ from thinrnn.recipes.squad.reader import Reader
 from thinrnn.recipes.squad.reading import read_squad
 from thinrnn.recipes.squad.vocabulary import make_tables
 
-SHAPE = {"rows": 12, "characters": 9, "vector": 5, "character": 3, "filters": 4, "hidden": 10}
+SHAPE = {"rows": 12, "characters": 9, "vector": 5, "character": 3, "filters": 4, "hidden": (9, 11)}
 NARROW, WIDE = (4, 3, 6, 7, 2, 4), (30, 20, 6, 7, 2, 4)
 
 

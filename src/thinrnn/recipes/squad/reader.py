@@ -68,12 +68,10 @@ class BehindAttention(nn.Module):
         weights = self.modelling1.weight, self.output.weight[:, :p]
         self.sizes = [*map(len, weights), 1, 1]
         of_p = torch.cat([*weights, start.weight[:, g:], end.weight[:, -p:]]).detach()
-        bias = torch.cat([self.modelling1.bias, self.output.bias, start.bias, end.bias]).detach()
         self.of_p: Tensor
-        self.bias: Tensor
         self.register_buffer("of_p", torch.stack(of_p.split(p // 4, 1)), persistent=False)
-        self.register_buffer("bias", bias, persistent=False)
-        self.start, self.end = linear(start.weight[:, :g]), linear(end.weight[:, :-p])
+        self.start = linear(start.weight[:, :g], start.bias)
+        self.end = linear(end.weight[:, :-p], end.bias)
 
     def forward(
         self, h: Tensor, u: Tensor, h_mask: Tensor, u_mask: Tensor, order: Tensor
@@ -84,7 +82,7 @@ class BehindAttention(nn.Module):
         start = logits((start + self.start(g)).squeeze(-1), h_mask)  # (B, T)
         weights = torch.softmax(start, -1).to(g.dtype).unsqueeze(1)
         a = weights @ g.transpose(0, 1)  # (B, 1, 2 six)
-        m = self.output(over + self.output.of_rest(g, a), order)
+        m = self.output(self.output.with_rest(over, g, a), order)
         return start, logits((end + self.end(m)).squeeze(-1), h_mask)
 
     def gates(self, h: Tensor, u: Tensor, h_mask: Tensor, u_mask: Tensor) -> Tensor:
@@ -92,9 +90,10 @@ class BehindAttention(nn.Module):
         to_question, to_context = self.attention.weights(h, u, h_mask, u_mask)
         h, u = h.transpose(0, 1), u.transpose(0, 1)  # (B, T, size), (B, J, size)
         of_h, of_asked, of_both, of_told = self.of_p  # (N, size) each
-        found = F.linear(h * (to_question @ u), of_both, self.bias)
-        found = found + to_question @ F.linear(u, of_asked)
-        found = found + h @ (of_h + of_told * (to_context @ h)).transpose(1, 2)
+        # Added in place: a sum of its own goes through memory once more, as long as the product.
+        found = F.linear(h * (to_question @ u), of_both)
+        found.baddbmm_(to_question, F.linear(u, of_asked))
+        found.baddbmm_(h, (of_h + of_told * (to_context @ h)).transpose(1, 2))
         return found.transpose(0, 1)
 
 
@@ -105,13 +104,8 @@ class Behind(nn.Module):
         super().__init__()
         lstms = both.fwd, both.bwd
         self.weight: Tensor
-        self.bias: Tensor
-        weights, *biases = (
-            torch.cat([lstm.get_parameter(name) for lstm in lstms]).detach()
-            for name in ("weight_ih_l0", "bias_ih_l0", "bias_hh_l0")
-        )
+        weights = torch.cat([lstm.get_parameter("weight_ih_l0") for lstm in lstms]).detach()
         self.register_buffer("weight", weights, persistent=False)
-        self.register_buffer("bias", biases[0] + biases[1], persistent=False)
         self.fwd, self.bwd = (recurrent_part(lstm) for lstm in lstms)
 
     def forward(self, gates: Tensor, order: Tensor) -> Tensor:
@@ -121,24 +115,19 @@ class Behind(nn.Module):
         back, _ = self.bwd(turned(behind, order))
         return torch.cat([there, turned(back, order)], -1)
 
-    def of_rest(self, g: Tensor, a: Tensor) -> Tensor:
-        """Return what the input weights give for [g; a; g*a], which p has in front of it."""
+    def with_rest(self, gates: Tensor, g: Tensor, a: Tensor) -> Tensor:
+        """Return what the input weights give for [p; g; a; g*a] from what they give for p."""
         of_g, of_a, of_both = self.weight[:, -3 * g.shape[-1] :].split(g.shape[-1], 1)
-        found = g.transpose(0, 1) @ (of_g + of_both * a).transpose(1, 2) + F.linear(a, of_a)
+        found = gates.transpose(0, 1) + F.linear(a, of_a)  # (B, T, N)
+        found.baddbmm_(g.transpose(0, 1), (of_g + of_both * a).transpose(1, 2))
         return found.transpose(0, 1)
 
 
 def recurrent_part(lstm: nn.LSTM) -> nn.LSTM:
-    """Return an LSTM whose input is what the input weights and biases of another one gave."""
-    n, recurrent = lstm.hidden_size, lstm.get_parameter("weight_hh_l0").detach()
-    given = {
-        "weight_ih_l0": torch.eye(4 * n).to(recurrent),
-        "weight_hh_l0": recurrent,
-        "bias_ih_l0": recurrent.new_zeros(4 * n),
-        "bias_hh_l0": recurrent.new_zeros(4 * n),
-    }
-    found = nn.LSTM(4 * n, n).to(recurrent)
-    found.load_state_dict(given)
+    """Return an LSTM whose input is what the input weights of another one gave."""
+    n, state = lstm.hidden_size, lstm.state_dict()
+    found = nn.LSTM(4 * n, n).to(state["weight_hh_l0"])
+    found.load_state_dict({**state, "weight_ih_l0": torch.eye(4 * n)})
     return found.requires_grad_(False)
 
 

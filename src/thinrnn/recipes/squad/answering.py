@@ -5,6 +5,7 @@ text ── tokens ── numbers of words; new words get a vector once ── r
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -84,8 +85,10 @@ class Answerer:
         for name, part in (("context", tokens), ("question", asked)):
             if not all(part):
                 raise InputError(f"the {name} has no words: give some text.")
-        self.words.number([token for part in (tokens, asked) for one in part for token in one])
-        numbers = [padded([self.words.number(one) for one in part]) for part in (tokens, asked)]
+        rest = iter(self.words.number([word for one in (*tokens, *asked) for word in one]))
+        numbers = [
+            padded([list(islice(rest, len(one))) for one in part]) for part in (tokens, asked)
+        ]
         start, end = self.read(self.words.vectors, *numbers)
         first, last = best_spans(start, end, LONGEST)
         sure = [

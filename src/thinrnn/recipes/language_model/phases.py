@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import thinrnn
 from thinrnn.plan import Plan
@@ -118,13 +118,16 @@ def build_training(
     device: torch.device,
     plan: Plan | None = None,
     trained: nn.Module | None = None,
+    data: Tensor | None = None,
 ) -> tuple[Training, Plan | None]:
     """Return the training of a phase at its first step, and the plan of the gated model.
 
     The plan is found here unless it is given. A gated model starts with the weights of a `trained`
-    one.
+    one. Streams to learn from, other than the training text, are the `data`.
     """
-    data = streams(text.train, settings.batch).to(device)
+    real = streams(text.train, settings.batch)
+    if data is None:
+        data = real.to(device)
     model = build_model(settings, shape, len(text.vocabulary)).to(device)
     penalty = None
     if phase == "gated":
@@ -132,7 +135,8 @@ def build_training(
             start_with_(model, trained)
         if plan is None:
             plan = thinrnn.find_groups(model, example_tokens(device=device))
-        bptt = min(settings.bptt, len(data) - 1)
-        steps = settings.epochs * math.ceil((len(data) - 1) / bptt)
+        # By the settings, not the data: a model that is only looked at is built without that.
+        last = len(real) * (1 + settings.written) - 1
+        steps = settings.epochs * math.ceil(last / min(settings.bptt, last))
         penalty = add_gates(settings, model, plan, steps)
     return Training(settings, phase, model, penalty, data), plan

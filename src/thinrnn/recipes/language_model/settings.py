@@ -84,6 +84,12 @@ class Settings:
         0.0, "part of the loss that a trained model gives (gated and control)", least=0, most=1
     )
     teacher: str = setting("", "folder of that model; left out: the dense one of this run")
+    written: int = setting(
+        0,
+        "texts as long as the training text that the teacher writes, to learn from besides it "
+        "(gated and control)",
+        least=0,
+    )
     patience: int = setting(0, "stop after so many epochs without a better one; 0: never", least=0)
 
     # Pruning
@@ -159,6 +165,11 @@ class Settings:
             raise InputError("small_dropout needs a dropout that it is a part of: set both.")
         if self.distill and not self.teacher and "dense" not in self.phases:
             raise InputError("distill needs a teacher: add dense to phases, or set teacher=FOLDER.")
+        if self.written and not self.distill:
+            raise InputError(
+                "written needs the teacher that writes: set distill above 0, as in "
+                "--set distill=0.5."
+            )
         if self.start_from == "dense" and "dense" not in self.phases:
             raise InputError("start_from=dense needs that phase: add dense to phases.")
         if "control" in self.phases and "gated" not in self.phases:

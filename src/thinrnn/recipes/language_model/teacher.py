@@ -25,7 +25,7 @@ WINDOW = 32
 class SoftTargets:
     """For each place of the streams, the likeliest next words and their probabilities."""
 
-    words: Tensor  # (L - 1, B, TOP) int32
+    words: Tensor  # (L - 1, B, TOP) int16, or int32 if there are more words than that holds
     shares: Tensor  # (L - 1, B, TOP), sums of 1
 
     def between(self, start: int, end: int) -> tuple[Tensor, Tensor]:
@@ -43,7 +43,8 @@ def soft_targets(teacher: nn.Module, streams: Tensor) -> SoftTargets:
         end = min(place + WINDOW, len(streams) - 1)
         logits, state = teacher(streams[place:end].long(), state)
         top = F.softmax(logits.float(), -1).topk(min(TOP, logits.shape[-1]), dim=-1)
-        words.append(top.indices.int())
+        is_short = logits.shape[-1] <= torch.iinfo(torch.int16).max
+        words.append(top.indices.to(torch.int16 if is_short else torch.int32))
         shares.append((top.values / top.values.sum(-1, keepdim=True)).half())
     return SoftTargets(torch.cat(words), torch.cat(shares))
 

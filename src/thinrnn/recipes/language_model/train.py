@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from thinrnn.recipes.language_model import written
 from thinrnn.recipes.language_model.corpus import BUILT_IN, PARTS, Text, load_text
 from thinrnn.recipes.language_model.data import streams
 from thinrnn.recipes.language_model.finish import finish_phase, time_models
@@ -32,6 +33,7 @@ from thinrnn.run.stop import StopRequest
 from thinrnn.run.watch import Watch
 from thinrnn.version import __version__
 
+Lesson = tuple[Tensor, SoftTargets]  # streams (L, B), and what the teacher says of them
 SUMMARY = {"dense": "dense", "gated": "small", "control": "control"}
 # What may be changed when a run goes on: nothing that the text or the model's shape depends on.
 RESUMABLE = (
@@ -101,7 +103,7 @@ def train(
     ):
         run.clear_leftovers()
         watch = Watch(run, progress, tensorboard=settings.tensorboard)
-        soft: SoftTargets | None = None
+        lesson: Lesson | None = None
         for phase in settings.phases:
             if run.summary(SUMMARY[phase]) is not None:
                 continue
@@ -109,10 +111,15 @@ def train(
                 torch.cuda.reset_peak_memory_stats(device)
             shape = shape_for(phase, settings, run)
             trained = trained_model(settings, text, run) if phase == "gated" else None
-            training, plan = build_training(settings, phase, shape, text, device, trained=trained)
+            data, soft = None, None
             if settings.distill and phase != "dense":
-                soft = soft or read_with_teacher(settings, text, run, training.streams, progress)
-                training.soft = soft
+                # before the model is built, which sets the seed: the same masks if it goes on here
+                lesson = lesson or ask_teacher(settings, text, run, device, progress)
+                data, soft = lesson
+            training, plan = build_training(
+                settings, phase, shape, text, device, trained=trained, data=data
+            )
+            training.soft = soft
             fitting = Fitting(training, text, run, metrics, progress, watch)
             fitting.resume()
             fitting.finish(stop)
@@ -123,18 +130,27 @@ def train(
             finish_phase(fitting, shape, plan, device)
             if phase != "gated":  # its last checkpoint is what `thinrnn compact` reads
                 run.checkpoints.drop(phase)
+        (run.path / written.FILE).unlink(missing_ok=True)
         time_models(run, settings, progress)
         watch.write_report()
         watch.close()
 
 
-def read_with_teacher(
-    settings: Settings, text: Text, run: RunFolder, streams: Tensor, progress: Progress
-) -> SoftTargets:
-    """Return what the teacher, the run's own dense model or another, says of the training text."""
+def ask_teacher(
+    settings: Settings, text: Text, run: RunFolder, device: torch.device, progress: Progress
+) -> Lesson:
+    """Return the text to learn from, and what the teacher says of it.
+
+    The teacher is the run's own dense model or another. It also writes some of the text, if that
+    is wanted.
+    """
     folder = Path(settings.teacher) if settings.teacher else run.path / "dense"
+    teacher = load_teacher(folder, text).to(device)
+    data = streams(text.train, settings.batch).to(device)
+    if settings.written:
+        data = written.with_written(data, teacher, settings, run, progress)
     progress.line(f"reading the training text with the teacher, {folder.name}")
-    return soft_targets(load_teacher(folder, text).to(streams.device), streams)
+    return data, soft_targets(teacher, data)
 
 
 def check_models(settings: Settings, text: Text) -> None:

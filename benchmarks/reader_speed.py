@@ -1,18 +1,18 @@
-"""Speed of a small reader against the dense one it was pruned from, on the CPU, in one run.
+"""Speed of small readers against the dense one they were pruned from, on the CPU, in one run.
 
     python benchmarks/reader_speed.py --data DIR      DIR holds squad/ and glove/
 
-Questions and texts are from dev, of about the median length, each about another text. Both models
-have the same words, GloVe included; the dense one has random weights of the shape that the folder
-names. Timed are, for each runtime, number of threads and batch:
+Questions and texts are from dev, of about the median length, each about another text. All models
+have the same words, GloVe included; the dense one has random weights of the shape that the folders
+name. Timed are, for each runtime, number of threads and batch:
 
     tokens    from numbers of known words to logits
     text      from texts to answers: tokens, numbers, model, best span; all words are known
     new       the same, but every different word of the batch is met for the first time
 
-With several threads torch reads parts of the batch side by side, a thread each, and ONNX Runtime
-shares out its operators. Calls of the models alternate, so that a noisy machine cannot favour one;
-medians are compared.
+With several threads parts of the batch are read side by side, a thread each, in both runtimes:
+ONNX Runtime's own threads, which share out its operators, are slower for dense and small. Calls of
+the models alternate, so that a noisy machine cannot favour one; medians are compared.
 """
 
 import argparse
@@ -42,6 +42,7 @@ from thinrnn.run.environment import environment
 from thinrnn.run.files import write_json
 
 Texts = tuple[list[str], list[str]]
+SMALL = [Path("results/models/squad-paper"), Path("results/models/squad-fast")]
 
 
 def texts_of(path: Path, number: int) -> Texts:
@@ -53,14 +54,14 @@ def texts_of(path: Path, number: int) -> Texts:
     return [p.context for p in chosen], [p.questions[0].text for p in chosen]
 
 
-def in_onnxruntime(reader: Reader, example: tuple[Tensor, ...], threads: int) -> Callable:
-    """Return a reader as ONNX Runtime runs it."""
+def in_onnxruntime(reader: Reader, example: tuple[Tensor, ...]) -> Callable:
+    """Return a reader as ONNX Runtime runs it in one thread."""
     import onnxruntime
 
     with tempfile.TemporaryDirectory() as folder:
         export_onnx(reader, Path(folder) / "reader.onnx", example)
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads
+        options.intra_op_num_threads = 1
         session = onnxruntime.InferenceSession(
             Path(folder) / "reader.onnx", options, providers=["CPUExecutionProvider"]
         )
@@ -94,26 +95,26 @@ def calls_of(answerer: Answerer, texts: Texts) -> dict[str, Callable[[], Any]]:
 
 
 def compare(answerers: dict[str, Answerer], texts: Texts, seconds: float) -> dict:
-    """Return milliseconds and how many times faster the small model is, by what is timed."""
+    """Return milliseconds and how many times faster small models are, by what is timed."""
     calls = {name: calls_of(answerer, texts) for name, answerer in answerers.items()}
-    found = {}
+    found: dict[str, dict[str, dict[str, float]]] = {}
     for part in ("tokens", "text", "new"):
         models = {name: calls[name][part] for name in calls}
         times = benchmark(models, (), threads=1, seconds=seconds, rounds=7)
         found[part] = {
-            **{
-                name: {"median": t.median, "10%": t.low, "90%": t.high} for name, t in times.items()
-            },
-            "times_faster": times.speedup("small"),
-            "times_faster_at_10%": times["dense"].low / times["small"].low,
+            name: {"median": t.median, "10%": t.low, "90%": t.high} for name, t in times.items()
         }
+        for name, t in times.items():
+            if name != "dense":
+                found[part][name]["times_faster"] = times.speedup(name)
+                found[part][name]["times_faster_at_10%"] = times["dense"].low / t.low
     return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="folder with squad/ and glove/")
-    parser.add_argument("--model", type=Path, default=Path("results/models/squad-paper"))
+    parser.add_argument("--model", type=Path, nargs="+", default=SMALL, help="small models")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 60])
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--runtime", nargs="+", default=["torch", "onnxruntime"])
@@ -121,7 +122,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/reader-speed-cpu.json"))
     options = parser.parse_args()
 
-    files = find_files(options.data, train=False, size=vector_size(options.model))
+    first = options.model[0]
+    files = find_files(options.data, train=False, size=vector_size(first))
     texts = {batch: texts_of(files.dev, batch) for batch in options.batch}
     spoken = {
         text[a:b].lower()
@@ -131,35 +133,35 @@ def main() -> None:
         for a, b in split(text)
     }
     rows, vectors = read_glove(files.glove, spoken)
-    small = load_model(options.model, vectors)
+    loaded = {folder.name: load_model(folder, vectors) for folder in options.model}
     torch.manual_seed(0)
-    arguments = read_table(options.model / "recipe.json")["model"]
+    arguments = read_table(first / "recipe.json")["model"]
     dense = BiDAF(**{**arguments, "six": tuple(arguments["six"])}).eval()
     dense.set_glove_(vectors)
-    models = {"dense": dense, "small": small.model}
-    words = {n: Words(Reader(m), small.vocabulary, rows, vectors) for n, m in models.items()}
+    models = {"dense": dense, **{name: one.model for name, one in loaded.items()}}
+    vocabulary = loaded[first.name].vocabulary
+    words = {n: Words(Reader(m), vocabulary, rows, vectors) for n, m in models.items()}
+    few = torch.randint(1, 9, (2, 7)), torch.randint(1, 9, (2, 4))
     cases = []
     for runtime in options.runtime:
+        readers: dict[str, Callable] = {name: w.reader for name, w in words.items()}
+        if runtime == "onnxruntime":
+            for name, w in words.items():
+                example = (torch.randn(9, w.table.shape[1]), *few)
+                readers[name] = in_onnxruntime(w.reader, example)
         for threads in options.threads:
-            answerers = {n: Answerer(w, Shared(w.reader, threads)) for n, w in words.items()}
-            if runtime == "onnxruntime":
-                few = torch.randint(1, 9, (2, 7)), torch.randint(1, 9, (2, 4))
-                for name, w in words.items():
-                    example = (torch.randn(9, w.table.shape[1]), *few)
-                    answerers[name].read = in_onnxruntime(w.reader, example, threads)
+            answerers = {n: Answerer(w, Shared(readers[n], threads)) for n, w in words.items()}
             for batch in options.batch:
                 found = compare(answerers, texts[batch], options.seconds)
                 cases.append({"runtime": runtime, "threads": threads, "batch": batch, **found})
                 shown = "  ".join(
-                    f"{part} {c['dense']['median']:.2f} / {c['small']['median']:.2f} ms, "
-                    f"{c['times_faster']:.2f}x"
-                    for part, c in found.items()
+                    f"{name} {found['text'][name]['median']:.2f} ms" for name in models
                 )
                 print(f"{runtime:<11} {threads} threads, batch {batch:>2}: {shown}", flush=True)
     result = {
-        "what": "a small reader against the dense one on the CPU, in milliseconds per batch",
+        "what": "small readers against the dense one on the CPU, in milliseconds per batch",
         "command": shlex.join(["python", *sys.argv]),
-        "model": str(options.model),
+        "models": [str(folder) for folder in options.model],
         "sizes": {name: size(model) for name, model in models.items()},
         "lengths": {
             str(batch): {

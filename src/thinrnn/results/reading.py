@@ -75,6 +75,8 @@ READING = (
         beats="control",
     ),
     ReadingRow("BiDAF, thin, the same shape from scratch", "squad-thin", "control"),
+    ReadingRow("BiDAF, fast: the encoder pruned too", "squad-fast", "small", beats="control"),
+    ReadingRow("BiDAF, fast, the same shape from scratch", "squad-fast", "control"),
 )
 
 HEAD = (

@@ -64,7 +64,13 @@ PRESETS = (
         "EM 67.88, F1 77.42, 2.66M weights",
     ),
     Preset("squad-dense-adadelta", "squad", "the same by Adadelta, twice as long", dense_adadelta),
-    Preset("squad-iss", "squad", "BiDAF pruned by group lasso, for comparison", iss),
+    Preset(
+        "squad-iss",
+        "squad",
+        "BiDAF pruned by group lasso, for comparison",
+        iss,
+        "EM 61.33, F1 72.59, 1.13M weights",
+    ),
     Preset(
         "squad-paper",
         "squad",
@@ -79,6 +85,18 @@ PRESETS = (
         scratch,
         "EM 66.05, F1 76.27, 0.92M weights",
     ),
-    Preset("squad-fast", "squad", "BiDAF, the encoder pruned too, for speed", fast),
-    Preset("squad-thin", "squad", "BiDAF, our best recipe", thin),
+    Preset(
+        "squad-fast",
+        "squad",
+        "BiDAF, the encoder pruned too, for speed",
+        fast,
+        "EM 65.62, F1 75.86, 0.70M weights",
+    ),
+    Preset(
+        "squad-thin",
+        "squad",
+        "BiDAF, our best recipe",
+        thin,
+        "EM 67.71, F1 77.36, 1.20M weights",
+    ),
 )

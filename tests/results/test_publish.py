@@ -41,16 +41,20 @@ def data(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def run(data, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("runs") / "mine"
-    options = [part for key, value in OPTIONS.items() for part in ("--set", f"{key}={value}")]
+def train(data, folder, **changes):
+    chosen = OPTIONS | changes
+    options = [part for key, value in chosen.items() for part in ("--set", f"{key}={value}")]
     arguments = ["train", "lm", "--data", data, "--out", folder, "--json", *options]
     with pytest.raises(SystemExit) as left, pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["thinrnn", *map(str, arguments)])
         main(None)
     assert not left.value.code
     return folder
+
+
+@pytest.fixture(scope="module")
+def run(data, tmp_path_factory):
+    return train(data, tmp_path_factory.mktemp("runs") / "mine")
 
 
 def test_a_run_becomes_one_file_without_local_paths(run, data, tmp_path, call):
@@ -94,6 +98,43 @@ def test_the_stored_model_is_measured_as_loaded_and_eval_says_the_same(run, data
     small = json.loads((run / "small.json").read_text())
     assert stored["weights"] == small["weights"]
     assert stored["valid_perplexity"] == pytest.approx(small["valid_perplexity"], rel=0.02)
+
+
+def test_a_control_trained_beside_the_run_is_the_one_that_the_run_trains(run, data, tmp_path, call):
+    embedding, *hidden = json.loads((run / "small.json").read_text())["neurons"].values()
+    sizes = {"embedding": embedding, "hidden": ",".join(map(str, hidden)), "phases": "control"}
+    gated = train(data, tmp_path / "gated", phases="gated")
+    control = train(data, tmp_path / "control", **sizes)
+    code, _, error = call(
+        "publish", gated, "--control", control, "--to", tmp_path, "--name", "both"
+    )
+    assert code == 0, error
+    both = json.loads((tmp_path / "both.json").read_text())
+    inside = json.loads((run / "control.json").read_text())
+    for key in ("valid_perplexity", "test_perplexity", "weights"):
+        assert both["models"]["control"][key] == inside[key]
+    assert "phases=control" in both["control_run"]["command"]
+    assert len(both["curves"]["control"]["epoch"]) == OPTIONS["epochs"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"lr": 0.02}, "its lr is 0.02, not 0.01"),
+        ({"seed": 4}, "seed is 4, not 3"),
+        ({}, "it has neurons"),
+    ],
+)
+def test_a_run_with_another_seed_setting_or_shape_is_no_control(
+    run, data, tmp_path, call, changes, reason
+):
+    other = train(data, tmp_path / "other", phases="control", epochs=1, **changes)
+    config = json.loads((other / "config.json").read_text())
+    config["settings"]["epochs"] = OPTIONS["epochs"]
+    (other / "config.json").write_text(json.dumps(config))
+    code, _, error = call("publish", run, "--control", other, "--to", tmp_path)
+    assert code == 2 and "is no control of" in error and reason in error
+    assert not list(tmp_path.glob("*.json"))
 
 
 def test_pages_beside_the_results_are_written_again(run, tmp_path, call):

@@ -24,6 +24,9 @@ def publish(
     data: Annotated[
         Path | None, typer.Option(help="Folder with *valid*.txt and *test*.txt to measure on.")
     ] = None,
+    control: Annotated[
+        Path | None, typer.Option(help="Run folder of a control that was trained beside the run.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Write what runs found to one JSON file each: curves, figures, settings, no local paths.
@@ -37,12 +40,23 @@ def publish(
 
     if name is not None and len(runs) > 1:
         raise InputError("--name is for one run: publish several without it.")
+    if control is not None and len(runs) > 1:
+        raise InputError("--control is for one run: publish several without it.")
     if store not in (None, "float32", "float16", "int8"):
         raise InputError(f"--store is '{store}', but must be float32, float16 or int8.")
     opened = [RunFolder(run) for run in runs]
+    beside = None if control is None else RunFolder(control)
     with progress(json) as shown:
         written = [
-            write(run, to, name=name or "", precision=store, data=data, progress=shown)  # type: ignore[arg-type]
+            write(
+                run,
+                to,
+                name=name or "",
+                precision=store,  # type: ignore[arg-type]
+                data=data,
+                control=beside,
+                progress=shown,
+            )
             for run in opened
         ]
     root = to.resolve().parent

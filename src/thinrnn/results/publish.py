@@ -17,6 +17,12 @@ from thinrnn.save import Precision
 # A path that begins at the root, at home or outside the folder; its last part may be shown.
 LOCAL_PATH = re.compile(r"(?<![\w.])(?:~|\.{1,2})?/(?:[^\s/'\"=]+/)*([^\s/'\"=]*)")
 
+# Settings of a control that was trained alone: its sizes, and what changes no result.
+MAY_DIFFER = (
+    *("phases", "embedding", "hidden", "six", "tensorboard", "log_every"),
+    *("checkpoint_seconds", "checkpoint_steps", "bench_seconds", "bench_threads"),
+)
+
 
 def publish(
     run: RunFolder,
@@ -25,15 +31,19 @@ def publish(
     name: str = "",
     precision: Precision | None = None,
     data: Path | None = None,
+    control: RunFolder | None = None,
     progress: Progress,
 ) -> Path:
     """Write what a run found to folder/NAME.json and return that file; NAME.svg shows its pattern.
 
-    With a precision its small model is also stored, in folder/models/NAME, read back and measured
-    again on the run's text, or on the one in the folder `data`.
+    Its control may be another run's, which was trained beside it. With a precision its small model
+    is also stored, in folder/models/NAME, read back and measured again on the run's text, or on the
+    one in the folder `data`.
     """
     name = name or default_name(run)
     result = summed_up(run, name)
+    if control is not None:
+        add_control(result, run, control)
     if precision is not None:
         stored = folder / "models" / name
         result["stored"] = {
@@ -79,6 +89,37 @@ def summed_up(run: RunFolder, name: str) -> dict[str, Any]:
         "curves": curves(run),
     }
     return without_paths(found)
+
+
+def add_control(result: dict[str, Any], run: RunFolder, other: RunFolder) -> None:
+    """Put the control that another run trained into the results of a run, if it is its control."""
+    control = summed_up(other, result["name"])
+    small, trained = result["models"].get("small"), control["models"].get("control")
+    reason = _no_control(run.config, other.config)
+    if small is None or trained is None:
+        reason = "one must have a small model and the other a control"
+    elif reason is None and [*small["neurons"].values()] != [*trained["neurons"].values()]:
+        reason = f"it has neurons {trained['neurons']}, not {small['neurons']}"
+    if reason is not None:
+        raise RunError(
+            f"{other.path} is no control of {run.path}: {reason}. Train one with the same "
+            "settings, phases=control and the sizes of the small model."
+        )
+    result["models"]["control"] = trained
+    result["curves"]["control"] = control["curves"]["control"]
+    result["control_run"] = {key: control[key] for key in ("command", "environment")}
+
+
+def _no_control(config: dict[str, Any], other: dict[str, Any]) -> str | None:
+    """Return why a run cannot have trained the control of another, or None."""
+    for key in ("recipe", "seed", "text"):
+        if config[key] != other[key]:
+            return f"{key} is {other[key]}, not {config[key]}"
+    for key, value in config["settings"].items():
+        theirs = other["settings"].get(key)
+        if key not in MAY_DIFFER and theirs != value:
+            return f"its {key} is {theirs}, not {value}"
+    return None
 
 
 def curves(run: RunFolder) -> dict[str, dict[str, Any]]:

@@ -60,7 +60,7 @@ LSTM = (
         beats=("control", 0.5),
     ),
     Row("the same shape from scratch", "ptb-paper", "control"),
-    Row("the same, trained alone", "ptb-paper-scratch", "dense"),
+    Row("the same, trained alone", "ptb-paper-scratch", "control"),
 )
 
 ABLATION = tuple(
@@ -102,7 +102,7 @@ HIGHWAY = (
         beats=("control", 0.0),
     ),
     Row("RHN, the same width from scratch", "ptb-rhn-paper", "control"),
-    Row("RHN, the same, trained alone", "ptb-rhn-scratch", "dense"),
+    Row("RHN, the same, trained alone", "ptb-rhn-scratch", "control"),
 )
 
 # Points of the paper's figure: test perplexity of ISS at the same width, from the ISS paper, which
@@ -145,7 +145,7 @@ BEYOND = (
         beats=("control", 0.0),
     ),
     Row("thin, the same shape from scratch", "ptb-thin", "control"),
-    Row("thin, the same, trained alone", "ptb-thin-scratch", "dense"),
+    Row("thin, the same, trained alone", "ptb-thin-scratch", "control"),
     Row(
         "tiny: the paper's quality with less",
         "ptb-tiny",

@@ -159,7 +159,6 @@ def test_bad_settings_leave_no_folder_behind(tiny, tmp_path):
         ({"target_params": None}, "a target .*, l0 or lasso, and not two"),
         ({"lasso": 1e-4}, "a target .*, l0 or lasso, and not two"),
         ({"lasso": 1e-4, "target_params": None, "shrink": False}, "leave shrink=true"),
-        ({"phases": ("control",)}, "a control needs the gated run"),
         ({"phases": ("gated", "dense")}, "in this order"),
         ({"device": "tpu"}, "device is 'tpu', but must be one of: auto, cpu, cuda"),
     ],

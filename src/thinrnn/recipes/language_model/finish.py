@@ -40,13 +40,14 @@ def finish_phase(
     settings, phase = training.settings, training.phase
     memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
     model, extra = best_model(training, shape, plan, text, run)
-    if phase == "dense":
+    small = run.summary("small")
+    if phase == "gated":
+        neurons = extra.pop("neurons")
+    elif phase == "control" and small is not None:
+        neurons = small["neurons"]
+    else:
         plan = thinrnn.find_groups(model, example_tokens())
         neurons = {group.name: group.size for group in plan.groups}
-    elif phase == "gated":
-        neurons = extra.pop("neurons")
-    else:
-        neurons = (run.summary("small") or {})["neurons"]
     folder = run.path / FOLDERS[phase]
     arguments = model_arguments(settings, shape, len(text.vocabulary))
     precision: Precision | None = "float32" if phase == "gated" else None

@@ -7,7 +7,6 @@ Weights are counted as the paper counts them, without biases; a target counts al
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
 
 from thinrnn.recipes import Preset
 from thinrnn.recipes.language_model.settings import Settings
@@ -162,22 +161,10 @@ def tiny() -> Settings:
 
 
 def _from_scratch(settings: Settings, shape: tuple[int, tuple[int, ...]]) -> Settings:
-    """Return the dense training of a small shape, with what the pruned one drops at the end."""
+    """Return the control of a pruned run, of a shape that is known, without a teacher."""
     embedding, hidden = shape
-    small = settings.small_dropout
-    factor = 1.0 if small is None else small / settings.dropout
-    names = ("dropout", "input_dropout", "layer_dropout", "word_dropout", "weight_dropout")
-    given = {name: getattr(settings, name) for name in names}
-    dropped: dict[str, Any] = {n: None if p is None else factor * p for n, p in given.items()}
     return dataclasses.replace(
-        settings,
-        embedding=embedding,
-        hidden=hidden,
-        **dropped,
-        small_dropout=None,
-        distill=0.0,
-        target_params=None,
-        phases=("dense",),
+        settings, embedding=embedding, hidden=hidden, distill=0.0, phases=("control",)
     )
 
 

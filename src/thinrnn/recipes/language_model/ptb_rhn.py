@@ -80,11 +80,7 @@ def paper(width: int = PAPER_WIDTH) -> Settings:
 def scratch() -> Settings:
     """The width that `paper` ends with, trained alone from scratch under the same schedule."""
     return dataclasses.replace(
-        paper(),
-        embedding=PAPER_SHAPE,
-        hidden=(PAPER_SHAPE,),
-        target_params=None,
-        phases=("dense",),
+        paper(), embedding=PAPER_SHAPE, hidden=(PAPER_SHAPE,), phases=("control",)
     )
 
 

@@ -115,7 +115,11 @@ class Settings:
     shrink: bool = setting(True, "remove closed neurons at every epoch end, while training goes on")
 
     # Run
-    phases: tuple[str, ...] = setting(PHASES, "what to train, in this order", choices=PHASES)
+    phases: tuple[str, ...] = setting(
+        PHASES,
+        "what to train, in this order; control alone: of the sizes that are set",
+        choices=PHASES,
+    )
     seed: int = setting(0, "random seed", least=0)
     device: str = setting("auto", "where to train", choices=("auto", "cpu", "cuda"))
     precision: str = setting(
@@ -172,7 +176,3 @@ class Settings:
             )
         if self.start_from == "dense" and "dense" not in self.phases:
             raise InputError("start_from=dense needs that phase: add dense to phases.")
-        if "control" in self.phases and "gated" not in self.phases:
-            raise InputError(
-                "a control needs the gated run whose shape it has: add gated to phases."
-            )

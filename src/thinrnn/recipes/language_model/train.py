@@ -182,8 +182,11 @@ def report_if_stopped(run: RunFolder) -> Iterator[None]:
 
 
 def shape_for(phase: str, settings: Settings, run: RunFolder) -> Shape:
-    """Return the shape that a phase trains: the control has what the gated run kept."""
-    if phase != "control":
+    """Return the shape that a phase trains: the control has what the gated model kept.
+
+    A control without one is that of another run, and the settings say its shape.
+    """
+    if phase != "control" or "gated" not in settings.phases:
         return dense_shape(settings)
     small = run.summary("small")
     assert small is not None

@@ -1,4 +1,4 @@
-"""thinrnn demo: the whole road in three minutes, on text that every Python has."""
+"""thinrnn demo: the whole road in a few minutes, on text that every Python has."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +18,7 @@ def demo(
     """Prune a small language model on Python's own documentation, and prove that it worked.
 
     Trains a dense LSTM, the same with gates, and the small shape from scratch; compacts, verifies,
-    times them side by side and writes a report. Takes less than three minutes on two cores.
+    times them side by side and writes a report. Takes a few minutes on two cores.
     """
     from thinrnn.cli.run import finish, start_or_resume
     from thinrnn.cli.summary import demo_promises

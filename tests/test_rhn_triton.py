@@ -55,10 +55,13 @@ def test_a_mask_may_lie_in_memory_as_it_likes():
     ("width", "at_once", "depth", "dropped"),
     [(3, 1, 1, True), (16, 0, 2, False), (16, 3, 2, True), (23, 1, 2, True), (70, 1, 1, False)],
 )
-def test_whole_steps_give_what_the_reference_gives(width, at_once, depth, dropped):
+def test_whole_steps_give_what_the_reference_gives(width, at_once, depth, dropped, monkeypatch):
     """Programs are interpreted one after the other, so only a single one may run several steps."""
-    from thinrnn.rhn_persistent_triton import Whole
+    from thinrnn import rhn_persistent_triton
 
+    if at_once != 1:
+        monkeypatch.setattr(rhn_persistent_triton, "NEURONS", 32)
+    Whole = rhn_persistent_triton.Whole
     leaves, mask = case(2, 2, 4, width, depth, dropped, torch.float64)
     expected = outputs_and_gradients(rhn.highway, leaves, mask)
 
@@ -68,6 +71,45 @@ def test_whole_steps_give_what_the_reference_gives(width, at_once, depth, droppe
     found = outputs_and_gradients(fused, leaves, mask)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("width", "batch", "options"),
+    [
+        (23, 2, {"at_once": 1}),
+        (23, 2, {"neurons": 32}),
+        (40, 3, {"at_once": 2, "neurons": 64}),
+        (40, 20, {"at_once": 1, "rows": (16, 8), "look": False}),
+        (70, 20, {"at_once": 1, "rows": (16, 16), "neurons": 8, "warps": 4}),
+    ],
+)
+@pytest.mark.parametrize("dropped", [False, True])
+def test_polling_gives_what_the_reference_gives(width, batch, options, dropped):
+    """As above, only a single program may run several steps."""
+    from thinrnn.rhn_polling_triton import Polling
+
+    leaves, mask = case(2, batch, 4, width, 2, dropped, torch.float64)
+    expected = outputs_and_gradients(rhn.highway, leaves, mask)
+
+    def fused(*arguments):
+        return rhn_fused.highway(*arguments, kernels=Polling(**options))
+
+    found = outputs_and_gradients(fused, leaves, mask)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("look", [False, True])
+def test_polling_in_vain_ends_with_nan(look, monkeypatch):
+    from thinrnn import rhn_polling_triton
+
+    monkeypatch.setattr(rhn_polling_triton, "PATIENCE", 128)
+    monkeypatch.setattr(rhn_polling_triton, "LOOKS", 32)
+    (x, s, W, *rest), _ = case(2, 2, 4, 23, 2, False, torch.float64)
+    kernels = rhn_polling_triton.Polling(neurons=16, look=look)
+    with torch.no_grad():
+        output = rhn_fused.highway(x, s, W, rest[:2], rest[2:], kernels=kernels)
+    assert output.isnan().any(-1).all()
 
 
 def test_programs_that_wait_in_vain_give_up_and_say_so(monkeypatch):

@@ -5,11 +5,11 @@
     backward   for each step and depth:  one point-wise function, one product
                after the loop:           one product for the weights of all depths
 
-The loop itself is a product and a kernel in each small step (`rhn_pointwise`), or one kernel for
-each (`rhn_triton`), or one for all of them (`rhn_persistent_triton`).
+The loop itself is a product and a kernel in each small step (`rhn_pointwise`, `rhn_triton`), or one
+kernel for each, or one for all of them (`rhn_persistent_triton`, `rhn_polling_triton`).
 
 Everything that the backward pass needs is written where its large product wants to read it. Widths
-are padded to a multiple of 16 on the way in: matrix units are slow at others. A padded neuron has
+are padded to a multiple of 32 on the way in: matrix units are slow at others. A padded neuron has
 no weights, so its state stays 0.
 
 T steps, B sequences, n neurons, P padded, L depths; k = t * L + d counts the small steps.
@@ -24,10 +24,11 @@ from torch import Tensor
 
 from thinrnn import rhn_pointwise
 
-MULTIPLE = 16
-# "persistent": one kernel for all small steps; "step": one for each of them;
-# "pointwise": products by torch's library, a kernel for the rest of each small step.
-WANTED = "pointwise"
+MULTIPLE = 32
+# "persistent": one kernel for all small steps; "polling": another one, not yet measured;
+# "step": one for each of them; "pointwise": products by torch's library, a kernel for the rest of
+# each small step. Where one cannot run, it is "pointwise".
+WANTED = "persistent"
 
 
 class Kernels(Protocol):
@@ -105,16 +106,19 @@ def highway(
 
 def choose(from_x: Tensor, wanted: str = "") -> Kernels:
     """Return the kernels for these values: those that are wanted, if they can run, else simpler."""
-    if from_x.is_cuda:
-        try:
-            from thinrnn import rhn_persistent_triton, rhn_triton
-        except ImportError:  # no Triton
-            return rhn_pointwise.Loop(rhn_pointwise)
-        at_once = {"step": 1, "persistent": 0}.get(wanted or WANTED)
-        if at_once is not None and rhn_persistent_triton.fits(from_x):
-            return rhn_persistent_triton.Whole(at_once)
-        return rhn_pointwise.Loop(rhn_triton)
-    return rhn_pointwise.Loop(rhn_pointwise)
+    if not from_x.is_cuda:
+        return rhn_pointwise.Loop(rhn_pointwise)
+    try:
+        from thinrnn import rhn_persistent_triton, rhn_polling_triton, rhn_triton
+    except ImportError:  # no Triton
+        return rhn_pointwise.Loop(rhn_pointwise)
+    wanted = wanted or WANTED
+    at_once = {"step": 1, "persistent": 0}.get(wanted)
+    if at_once is not None and rhn_persistent_triton.fits(from_x):
+        return rhn_persistent_triton.Whole(at_once)
+    if wanted == "polling" and rhn_polling_triton.fits(from_x):
+        return rhn_polling_triton.Polling()
+    return rhn_pointwise.Loop(rhn_triton)
 
 
 class _Highway(torch.autograd.Function):

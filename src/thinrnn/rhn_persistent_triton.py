@@ -274,13 +274,23 @@ class Whole:
 def fits(from_x: Tensor) -> bool:
     """Return whether these kernels can run on values of this shape, type and device."""
     _, batch, rows = from_x.shape
-    device = from_x.device.index
-    about = triton.runtime.driver.active.utils.get_device_properties(device)
+    about = triton.runtime.driver.active.utils.get_device_properties(from_x.device.index)
     reach, programs = triton.next_power_of_2(rows // 2), rows // 2 // NEURONS
     # in backward, what is read and the weights lie in the shared memory at once, h and t of each
     memory = 2 * reach * (_batch(batch) + NEURONS) * from_x.dtype.itemsize
-    is_small = memory <= about["max_shared_mem"] and programs <= about["multiprocessor_count"]
+    is_small = memory <= about["max_shared_mem"] and programs <= room(from_x)
     return is_small and from_x.dtype.itemsize == 2
+
+
+def room(like: Tensor) -> int:
+    """Return how many programs are sure to be resident at once on the device of a tensor.
+
+    None where kernels cannot be launched so that they all are, or where matrix units are missing.
+    """
+    if torch.version.hip is not None or torch.cuda.get_device_capability(like.device) < (8, 0):
+        return 0
+    count: int = torch.cuda.get_device_properties(like.device).multi_processor_count
+    return count
 
 
 def _counters(launches: int, like: Tensor) -> Tensor:

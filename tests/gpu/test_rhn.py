@@ -41,7 +41,7 @@ def test_outputs_and_all_gradients_are_those_of_the_reference(width, dropped, dt
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("kernels", ["pointwise", "step", "persistent"])
+@pytest.mark.parametrize("kernels", ["pointwise", "step", "persistent", "polling"])
 @pytest.mark.parametrize("width", [*WIDTHS, 830])
 @pytest.mark.parametrize("batch", [1, 20, 33])
 def test_bf16_is_as_near_to_the_equations_as_the_reference_in_bf16(width, batch, kernels):
@@ -65,7 +65,7 @@ def errors_of(found: list[Tensor], expected: list[Tensor]) -> list[float]:
     return [float((a - exact).norm() / exact.norm().clamp(min=1e-6)) for a, exact in pairs]
 
 
-@pytest.mark.parametrize("kernels", ["step", "persistent"])
+@pytest.mark.parametrize("kernels", ["step", "persistent", "polling"])
 def test_many_steps_agree_with_the_library_products(kernels):
     """Long enough for programs to run apart, were they not to wait for one another."""
     leaves, mask = on_gpu(*case(35, 20, 830, 830, 10, True, torch.float32))
@@ -79,6 +79,24 @@ def test_many_steps_agree_with_the_library_products(kernels):
             ]
             for a, b in zip(*found, strict=True):
                 assert (a - b).norm() / a.norm().clamp(min=1e-6) < 0.05
+
+
+@pytest.mark.parametrize("width", [389, 830])
+@pytest.mark.parametrize("rows", [(16, 16), (32, 32)])
+@pytest.mark.parametrize("look", [False, True])
+def test_polling_in_other_sizes_agrees_with_the_library_products(width, rows, look):
+    from thinrnn.rhn_polling_triton import Polling
+
+    leaves, mask = on_gpu(*case(35, 20, width, width, 10, True, torch.float32))
+    with torch.autocast("cuda", torch.bfloat16):
+        found = [
+            outputs_and_gradients(
+                functools.partial(rhn_fused.highway, kernels=kernels), leaves, mask
+            )
+            for kernels in ("pointwise", Polling(rows=rows, look=look))
+        ]
+    for a, b in zip(*found, strict=True):
+        assert (a - b).norm() / a.norm().clamp(min=1e-6) < 0.05
 
 
 class Model(nn.Module):
@@ -110,7 +128,7 @@ def test_compact_gives_the_same_outputs_in_float64():
     assert thinrnn.verify(model, thinrnn.compact(model), tokens) < 1e-10
 
 
-@pytest.mark.parametrize("kernels", ["pointwise", "step", "persistent"])
+@pytest.mark.parametrize("kernels", ["pointwise", "step", "persistent", "polling"])
 def test_a_step_in_a_cuda_graph_is_the_step_without(kernels, monkeypatch):
     monkeypatch.setattr(rhn_fused, "WANTED", kernels)
     losses = []

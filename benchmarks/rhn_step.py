@@ -2,6 +2,7 @@
 
     python benchmarks/rhn_step.py --device cuda                 the paper's model, bf16
     python benchmarks/rhn_step.py --width 40 --depth 3 --words 200 --repeats 3        on the CPU
+    python benchmarks/rhn_step.py --device cuda --profile --ways "polling:rows=16/16,warps=16 graph"
 
 A step is everything: embedding, dropout, recurrence, output layer over all words, loss, backward,
 clipping, SGD. Every way is a process of its own, so one that crashes or hangs costs no other its
@@ -31,9 +32,10 @@ WAYS = {
     "cpu": ["reference", "fused"],
     "cuda": [
         *("reference", "pointwise"),
-        *("persistent graph", "step graph", "pointwise graph", "reference graph"),
+        *("persistent graph", "polling graph", "step graph", "pointwise graph", "reference graph"),
     ],
 }
+SHOWN = 25  # kernels of a profile
 COMPILED = {"cpu": ["compiled"], "cuda": ["compiled", "compiled graph"]}
 # An H200: tensor operations in bf16, main memory, second-level cache (measured elsewhere)
 PEAKS = {"operations": 989e12, "memory": 4.8e12, "cache": 5.5e12}
@@ -45,6 +47,7 @@ class Way:
     def __init__(self, name: str, asked: dict[str, Any]) -> None:
         self.name = name
         self.times: list[float] = []
+        self.kernels: list[dict[str, Any]] = []
         self.about: dict[str, Any] = {}
         self.failure = ""
         self.said = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
@@ -72,15 +75,17 @@ class Way:
             return None
         return json.loads(line)
 
-    def measure(self, count: int, limit: float) -> None:
-        """Add the times of so many steps."""
+    def ask(self, what: str, limit: float) -> list[Any]:
+        """Return the answer; nothing if the process has ended or ends."""
         assert self.process.stdin is not None
+        if self.failure:
+            return []
         try:
-            print(count, file=self.process.stdin, flush=True)
+            print(what, file=self.process.stdin, flush=True)
         except BrokenPipeError:
             self.stop("ended")
-            return
-        self.times += self.answer(limit) or []
+            return []
+        return self.answer(limit) or []
 
     def stop(self, reason: str = "") -> None:
         """End the process; with a reason, keep it and the last that the process said."""
@@ -144,6 +149,7 @@ def report(options: argparse.Namespace, ways: list[Way]) -> dict[str, Any]:
             if "reference" in medians
         },
         "first_loss": {way.name: way.about["loss"] for way in ways if way.about},
+        "kernels": {way.name: way.kernels for way in ways if way.kernels},
         "failed": {way.name: way.failure for way in ways if way.failure},
         "counts": counts(options),
         "environment": {
@@ -164,6 +170,16 @@ def show(result: dict[str, Any]) -> None:
         print(f"{name:20} {found['median']:9.3f} ms  {compared}", flush=True)
 
 
+def show_kernels(way: Way) -> None:
+    """Print where the time of a step goes."""
+    total = sum(found["microseconds"] for found in way.kernels)
+    calls = sum(found["calls"] for found in way.kernels)
+    print(f"{way.name}: {total:.0f} us in {calls:.0f} kernels of a step")
+    for found in way.kernels[:SHOWN]:
+        print(f"{found['microseconds']:9.1f} us {found['calls']:7.1f}  {found['kernel'][:90]}")
+    sys.stdout.flush()
+
+
 def measure(options: argparse.Namespace, out: Path) -> list[Way]:
     """Run every way in turns; write what is known after each round."""
     names = options.ways or WAYS[options.device] + (
@@ -180,12 +196,15 @@ def measure(options: argparse.Namespace, out: Path) -> list[Way]:
         for number in range(options.rounds):
             for way in ways:
                 count = options.repeats if "graph" in way.name else options.slow_repeats
-                if not way.failure:
-                    way.measure(count, options.turn)
+                way.times += way.ask(str(count), options.turn)
             result = report(options, ways)
             write_atomic(out, json.dumps(result, indent=1) + "\n")
             print(f"round {number + 1} of {options.rounds}")
             show(result)
+        for way in ways if options.profile else []:
+            way.kernels = way.ask("profile", options.turn)
+            show_kernels(way)
+        write_atomic(out, json.dumps(report(options, ways), indent=1) + "\n")
     finally:
         for way in ways:
             way.stop()
@@ -207,6 +226,10 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=75, help="until all must be ready")
     parser.add_argument("--turn", type=float, default=20, help="seconds that a turn may take")
     parser.add_argument("--gated", action="store_true", help="with gates and the paper's penalty")
+    parser.add_argument(
+        "--as-trained", action="store_true", help="padded sizes and the optimizer of a run"
+    )
+    parser.add_argument("--profile", action="store_true", help="then what each kernel takes")
     parser.add_argument("--compiled", action="store_true", help="also torch.compile")
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()

@@ -1,15 +1,19 @@
 """One way of computing a training step of a recurrent highway network, timed when it is asked.
 
 `benchmarks/rhn_step.py` starts this program once for each way. It prepares the step, prints a line,
-then answers every number on its standard input with that many times in milliseconds.
+then answers every number on its standard input with that many times in milliseconds, and "profile"
+with what the kernels of a step take.
 """
 
+import contextlib
 import functools
 import json
 import os
 import sys
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,8 +23,12 @@ from torch import Tensor, nn
 import thinrnn
 from thinrnn import rhn, rhn_fused
 from thinrnn.recipes.language_model.model import Dropouts, LanguageModel
+from thinrnn.recipes.language_model.settings import Settings
+from thinrnn.recipes.language_model.training import make_optimizer
+from thinrnn.recipes.padded import Padded
 
 WARM = 3
+PROFILED = 5
 
 
 def one_step(
@@ -57,14 +65,27 @@ def make_highway(name: str) -> Callable:
         return make_compiled()
     if name == "fused":
         return rhn_fused.highway
-    from thinrnn import rhn_persistent_triton, rhn_pointwise, rhn_triton
+    from thinrnn import rhn_persistent_triton, rhn_pointwise, rhn_polling_triton, rhn_triton
 
-    kernels = {
-        "pointwise": rhn_pointwise.Loop(rhn_triton),
-        "step": rhn_persistent_triton.Whole(1),
-        "persistent": rhn_persistent_triton.Whole(0),
-    }
-    return functools.partial(rhn_fused.highway, kernels=kernels[name])
+    if name.startswith("polling"):
+        kernels = rhn_polling_triton.Polling(**sizes(name.partition(":")[2]))
+    else:
+        kernels = {
+            "pointwise": rhn_pointwise.Loop(rhn_triton),
+            "step": rhn_persistent_triton.Whole(1),
+            "persistent": rhn_persistent_triton.Whole(0),
+        }[name]
+    return functools.partial(rhn_fused.highway, kernels=kernels)
+
+
+def sizes(text: str) -> dict[str, Any]:
+    """Return what is written as in "rows=32/16,warps=8,look=0"."""
+    found: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        key, _, value = part.partition("=")
+        numbers = tuple(int(number) for number in value.split("/"))
+        found[key] = numbers if len(numbers) > 1 else numbers[0]
+    return found
 
 
 def make_step(options: Namespace, highway: Callable) -> Callable[[], Tensor]:
@@ -88,12 +109,16 @@ def make_step(options: Namespace, highway: Callable) -> Callable[[], Tensor]:
     if options.gated:
         thinrnn.attach_(model, thinrnn.find_groups(model, tokens[:3, :2]))
         penalty = thinrnn.L0(model, weight={"rnn.0.weight_hh_d0": 6e-7})
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, foreach=True)
     is_bf16 = options.device == "cuda"
+    optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, foreach=True)
+    padded: Callable = contextlib.nullcontext
+    if options.as_trained:
+        padded, optimizer = Padded, make_optimizer(Settings(optimizer="sgd", lr=1e-3), model)
 
     def step() -> Tensor:
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(options.device, torch.bfloat16, enabled=is_bf16, cache_enabled=False):
+        bf16 = torch.autocast(options.device, torch.bfloat16, enabled=is_bf16, cache_enabled=False)
+        with bf16, padded():
             logits, _ = model(tokens)
             loss = F.cross_entropy(logits.flatten(0, 1), tokens.flatten())
         if penalty is not None:
@@ -104,6 +129,25 @@ def make_step(options: Namespace, highway: Callable) -> Callable[[], Tensor]:
         return loss.detach()
 
     return step
+
+
+def kernels_of(run: Callable) -> list[dict[str, Any]]:
+    """Return what the kernels of a step take on the GPU, the longest first."""
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as found:
+        for _ in range(PROFILED):
+            run()
+        torch.cuda.synchronize()
+    times, calls = Counter[str](), Counter[str]()
+    for event in found.events():
+        if event.device_type == torch.autograd.DeviceType.CUDA:
+            times[event.name] += event.time_range.elapsed_us()
+            calls[event.name] += 1
+    return [
+        {"kernel": name, "microseconds": time / PROFILED, "calls": calls[name] / PROFILED}
+        for name, time in times.most_common()
+    ]
 
 
 def main() -> None:
@@ -125,9 +169,13 @@ def main() -> None:
         "threads": torch.get_num_threads(),
     }
     print(json.dumps(about), file=answers, flush=True)
-    for count in sys.stdin:
-        times = [milliseconds(run, options.device) for _ in range(int(count))]
-        print(json.dumps(times), file=answers, flush=True)
+    for asked in sys.stdin:
+        answer: Any
+        if asked.strip() == "profile":
+            answer = kernels_of(run)
+        else:
+            answer = [milliseconds(run, options.device) for _ in range(int(asked))]
+        print(json.dumps(answer), file=answers, flush=True)
 
 
 if __name__ == "__main__":

@@ -22,9 +22,9 @@ def run(monkeypatch, out: Path, *more: str) -> tuple[int, dict]:
     return ended.value.code, json.loads(out.read_text())
 
 
-@pytest.mark.parametrize("gated", [False, True])
-def test_a_small_one_on_the_cpu(gated, tmp_path, monkeypatch):
-    code, result = run(monkeypatch, tmp_path / "step.json", *(["--gated"] if gated else []))
+@pytest.mark.parametrize("option", [None, "--gated", "--as-trained"])
+def test_a_small_one_on_the_cpu(option, tmp_path, monkeypatch):
+    code, result = run(monkeypatch, tmp_path / "step.json", *([option] if option else []))
     assert code == 0 and not result["failed"]
     assert [found["steps"] for found in result["milliseconds"].values()] == [2, 2]
     assert result["times_faster_than_the_reference"]["reference"] == 1
@@ -38,6 +38,13 @@ def test_a_way_that_breaks_costs_no_other_its_result(tmp_path, monkeypatch, caps
     assert set(result["milliseconds"]) == {"fused"}
     assert "nonsense" in result["failed"] and "Traceback" in result["failed"]["nonsense"]
     assert "nonsense: ended, exit 1" in capsys.readouterr().out
+
+
+def test_sizes_of_a_way_are_read_from_its_name(monkeypatch):
+    monkeypatch.syspath_prepend(str(FILE.parent))
+    sizes = runpy.run_path(str(FILE.with_name("rhn_way.py")))["sizes"]
+    assert sizes("rows=32/16,warps=8,look=0") == {"rows": (32, 16), "warps": 8, "look": 0}
+    assert sizes("") == {}
 
 
 def test_the_papers_model_has_the_papers_parameters():

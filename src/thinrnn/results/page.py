@@ -2,9 +2,11 @@
 
 import math
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from thinrnn.results import cpu_pages, reading
+from thinrnn.results import cpu_pages, highway_step, reading
 from thinrnn.results.cpu import Cpu
 from thinrnn.results.curve import width_curve
 from thinrnn.results.judge import judge, trend
@@ -38,7 +40,8 @@ def pages(root: Path) -> dict[Path, str]:
     notes = root / "results" / "NOTES.md"
     tried = notes.read_text(encoding="utf-8") if notes.exists() else ""
     cpu = Cpu.read(root / "results")
-    found = {root / "RESULTS.md": results_page(results, tried, cpu)}
+    steps = highway_step.read(root / "results")
+    found = {root / "RESULTS.md": results_page(results, tried, cpu, steps)}
     curve = width_curve(results)
     if curve:
         found[root / "results" / CURVE] = curve
@@ -49,10 +52,12 @@ def pages(root: Path) -> dict[Path, str]:
             before, _, rest = text.partition(BEGIN)
             after = rest.partition(END)[2]
             found[readme] = f"{before}{BEGIN}\n{readme_tables(results)}\n{END}{after}"
-    return found | cpu_pages.pages(root, found, cpu)
+    return found | cpu_pages.pages(root, found, cpu) | highway_step.page(root, steps)
 
 
-def results_page(results: Results, tried: str = "", cpu: Cpu | None = None) -> str:
+def results_page(
+    results: Results, tried: str = "", cpu: Cpu | None = None, steps: Sequence[dict[str, Any]] = ()
+) -> str:
     """Return RESULTS.md; `tried` are notes written by hand, on what was tried and is next."""
     parts = [
         "# Results",
@@ -80,6 +85,7 @@ def results_page(results: Results, tried: str = "", cpu: Cpu | None = None) -> s
         "the same width, from its own paper.",
         table_of(HIGHWAY_CURVE, results),
         f"![Test perplexity against width](results/{CURVE})" if width_curve(results) else "",
+        highway_step.section(steps),
         "## Machine reading: BiDAF on SQuAD v1.1, dev (the paper's table 4)",
         "EM and F1 in per cent, more is better; no round was chosen by its score, the averaged "
         "weights of the last step count. Sizes are the six LSTMs that are pruned; weights are "
@@ -88,7 +94,7 @@ def results_page(results: Results, tried: str = "", cpu: Cpu | None = None) -> s
         "## Beyond the paper",
         table_of(BEYOND, results),
         "## Where ours is worse",
-        worse(results, cpu),
+        worse(results, cpu, steps),
         pictures(results),
         "## Stored models",
         stored(results),
@@ -136,7 +142,7 @@ def table_of(rows: tuple[Row, ...], results: Results) -> str:
     return markdown(HEAD, lines)
 
 
-def worse(results: Results, cpu: Cpu | None = None) -> str:
+def worse(results: Results, cpu: Cpu | None = None, steps: Sequence[dict[str, Any]] = ()) -> str:
     """Return a list of everything that is worse than the paper, a control or what was asked."""
     lines = []
     for row in (*LSTM, *ABLATION, *HIGHWAY, *HIGHWAY_CURVE, *BEYOND):
@@ -148,7 +154,7 @@ def worse(results: Results, cpu: Cpu | None = None) -> str:
         verdict = reading.judged(read, results)
         if verdict is not None and verdict.bad:
             lines.append(f"- {read.label}: {'; '.join(verdict.bad)}.")
-    lines += cpu_pages.missed(cpu)
+    lines += cpu_pages.missed(cpu) + highway_step.missed(steps)
     return "\n".join(lines) or "In no row that has been run."
 
 

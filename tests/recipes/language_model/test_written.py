@@ -1,6 +1,7 @@
 """Text that the teacher writes: what is drawn, how it is kept, and what a run makes of it."""
 
 import math
+import shutil
 
 import pytest
 import torch
@@ -183,9 +184,7 @@ def test_written_text_changes_what_is_learned(taught, tmp_path):
     assert weights(alone.path) != weights(more.path)
 
 
-@pytest.mark.parametrize(
-    ("phase", "step"), [("gated", 0), ("gated", 30), ("control", 0), ("control", 7)]
-)
+@pytest.mark.parametrize(("phase", "step"), [("gated", 0), ("gated", 30), ("control", 7)])
 def test_a_run_that_is_broken_off_ends_in_the_same_weights(
     taught, tmp_path, monkeypatch, phase, step
 ):
@@ -199,6 +198,17 @@ def test_a_run_that_is_broken_off_ends_in_the_same_weights(
     again = resume(tmp_path / "run", [], progress=Silent())
     assert weights(again.path) == wanted
     assert not (again.path / FILE).exists()
+
+
+def test_a_control_that_another_process_begins_has_the_same_weights(taught, tmp_path, monkeypatch):
+    settings, folder = taught(), tmp_path / "run"
+    wanted = weights(run(settings, tmp_path / "whole").path)
+    stop_at(monkeypatch, "control", 0)
+    with pytest.raises(KeyboardInterrupt):
+        run(settings, folder)
+    monkeypatch.undo()
+    shutil.rmtree(folder / "checkpoints" / "control-000001")  # killed just before this
+    assert weights(resume(folder, [], progress=Silent()).path) == wanted
 
 
 def test_a_run_that_goes_on_reads_what_was_written(taught, tmp_path, monkeypatch):

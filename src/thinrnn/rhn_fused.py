@@ -90,12 +90,13 @@ def highway(
     `kernels` are the loops over small steps, or the name of those that are wanted.
     """
     n = s.shape[-1]
-    width = -(-n // MULTIPLE) * MULTIPLE
+    width, inputs = _multiple(n), _multiple(x.shape[-1])
     dtype = _dtype(x)
     wide = torch.float32 if dtype.itemsize < 4 else dtype
-    from_x = _padded_halves(F.linear(x, W, b[0]).to(dtype), width)  # (T, B, 2P)
-    matrices = _Pack.apply(dtype, width, *U)  # (L, 2P, P)
+    matrices = _Pack.apply(dtype, width, width, *U)  # (L, 2P, P)
     biases = _padded_halves(torch.stack(b).to(wide), width)  # (L, 2P); the first is in from_x
+    reads_x = _Pack.apply(dtype, width, inputs, W).squeeze(0)  # (2P, M)
+    from_x = F.linear(_padded(x.to(dtype), inputs), reads_x, biases[0].to(dtype))  # (T, B, 2P)
     start = _padded(s.to(wide), width)
     mask = None if mask is None else _padded(mask.to(wide), width).contiguous()
     if isinstance(kernels, str):
@@ -156,23 +157,22 @@ class _Pack(torch.autograd.Function):
     """All matrices in one, padded, in the type that products are computed in."""
 
     @staticmethod
-    def forward(ctx: Any, dtype: torch.dtype, width: int, *U: Tensor) -> Tensor:
-        n = U[0].shape[1]
-        ctx.n, ctx.dtypes = n, [matrix.dtype for matrix in U]
+    def forward(ctx: Any, dtype: torch.dtype, width: int, columns: int, *U: Tensor) -> Tensor:
+        n, m = U[0].shape[0] // 2, U[0].shape[1]
+        ctx.n, ctx.m, ctx.dtype = n, m, U[0].dtype
         together = torch.stack(U)
-        if n == width:
+        if (n, m) == (width, columns):
             return together.to(dtype)
-        packed = together.new_zeros(len(U), 2, width, width, dtype=dtype)
-        packed[:, :, :n, :n] = together.view(len(U), 2, n, n)
-        return packed.view(len(U), 2 * width, width)
+        packed = together.new_zeros(len(U), 2, width, columns, dtype=dtype)
+        packed[:, :, :n, :m] = together.view(len(U), 2, n, m)
+        return packed.view(len(U), 2 * width, columns)
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        n, width = ctx.n, grad.shape[-1]
-        halves = grad.view(-1, 2, width, width)[:, :, :n, :n]
-        whole = halves.to(ctx.dtypes[0]).reshape(-1, 2 * n, n)
-        return None, None, *whole.unbind()
+        halves = grad.unflatten(1, (2, -1))[:, :, : ctx.n, : ctx.m]
+        whole = halves.to(ctx.dtype).reshape(-1, 2 * ctx.n, ctx.m)
+        return None, None, None, *whole.unbind()
 
 
 def _dtype(x: Tensor) -> torch.dtype:
@@ -181,6 +181,10 @@ def _dtype(x: Tensor) -> torch.dtype:
     if x.dtype != torch.float64 and torch.is_autocast_enabled(kind):
         return torch.get_autocast_dtype(kind)
     return x.dtype
+
+
+def _multiple(size: int) -> int:
+    return -(-size // MULTIPLE) * MULTIPLE
 
 
 def _padded(values: Tensor, width: int) -> Tensor:

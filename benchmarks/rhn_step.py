@@ -2,7 +2,7 @@
 
     python benchmarks/rhn_step.py --device cuda                 the paper's model, bf16
     python benchmarks/rhn_step.py --width 40 --depth 3 --words 200 --repeats 3        on the CPU
-    python benchmarks/rhn_step.py --device cuda --profile --ways "polling:rows=16/16,warps=16 graph"
+    python benchmarks/rhn_step.py --device cuda --ways "persistent graph" "polling:rows=16/16 graph"
 
 A step is everything: embedding, dropout, recurrence, output layer over all words, loss, backward,
 clipping, SGD. Every way is a process of its own, so one that crashes or hangs costs no other its
@@ -133,7 +133,9 @@ def report(options: argparse.Namespace, ways: list[Way]) -> dict[str, Any]:
     """Return what is known so far."""
     medians = {way.name: statistics.median(way.times) for way in ways if way.times}
     about = next((way.about for way in ways if way.about), {})
-    plain = {k: v for k, v in vars(options).items() if k not in ("out", "device", "ways")}
+    plain = {
+        k: v for k, v in vars(options).items() if k not in ("out", "device", "ways", "profile")
+    }
     return {
         "what": "training step of a recurrent highway network, in several ways",
         "command": f"python benchmarks/rhn_step.py --device {options.device}",
@@ -185,7 +187,7 @@ def measure(options: argparse.Namespace, out: Path) -> list[Way]:
     names = options.ways or WAYS[options.device] + (
         COMPILED[options.device] if options.compiled else []
     )
-    asked = {k: v for k, v in vars(options).items() if k not in ("out", "ways")}
+    asked = {k: v for k, v in vars(options).items() if k not in ("out", "ways", "profile")}
     end = time.monotonic() + options.seconds
     ways = [Way(name, asked) for name in names]
     try:
@@ -201,9 +203,10 @@ def measure(options: argparse.Namespace, out: Path) -> list[Way]:
             write_atomic(out, json.dumps(result, indent=1) + "\n")
             print(f"round {number + 1} of {options.rounds}")
             show(result)
-        for way in ways if options.profile else []:
-            way.kernels = way.ask("profile", options.turn)
-            show_kernels(way)
+        for way in ways:
+            if way.name in options.profile:
+                way.kernels = way.ask("profile", options.turn)
+                show_kernels(way)
         write_atomic(out, json.dumps(report(options, ways), indent=1) + "\n")
     finally:
         for way in ways:
@@ -229,7 +232,7 @@ def main() -> None:
     parser.add_argument(
         "--as-trained", action="store_true", help="padded sizes and the optimizer of a run"
     )
-    parser.add_argument("--profile", action="store_true", help="then what each kernel takes")
+    parser.add_argument("--profile", nargs="+", default=[], help="ways to take apart by kernels")
     parser.add_argument("--compiled", action="store_true", help="also torch.compile")
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()

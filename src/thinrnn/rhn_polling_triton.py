@@ -9,8 +9,8 @@ and, where something is NaN, does so again. That leaves out the fence and the co
 longer than all arithmetic of a small step. Sequences do not depend on one another, so they may be
 shared out as well.
 
-Weights and values lie in memory as matrix units want them, in blocks of 8 rows and 32 neurons, so
-that no thread has to give another what it has loaded.
+Weights and values lie in memory as matrix units want them (`rhn_blocks_triton`), so that no thread
+has to give another what it has loaded.
 
 A NaN that was computed looks like one that was not written: a program then runs out of patience and
 goes on with NaN. So it does if programs should wait in vain, see `rhn_persistent_triton`.
@@ -23,41 +23,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from thinrnn.rhn_blocks_triton import BLOCK, columns_of, in_blocks, place, places, rows_of
 from thinrnn.rhn_persistent_triton import _sum, room
 from thinrnn.rhn_triton import tanh
 
 if TYPE_CHECKING:
     from thinrnn.rhn_fused import Kept
 
-BLOCK = 32  # neurons
 PATIENCE = 1 << 18  # reads in a launch, a tenth of a second of them; 2 a step are usual
 WIDEST = 1024  # beyond, what a thread reads does not fit into its registers
 LOOKS = 64  # at one value of each program, before all values are read
 NUMBERS = ["steps", "depth", "batch", "rows", "first", "end", "once"]  # any value has the same code
-
-
-@triton.jit
-def _places(BLOCKS: tl.constexpr, CROSS: tl.constexpr, PARTS: tl.constexpr, PART: tl.constexpr):
-    """Return the row (or column) and the block of all values in the order of loading; their places.
-
-    A warp loads its share of the neurons, a thread 8 neighbours of a row at a time.
-    """
-    flat = tl.arange(0, CROSS * PARTS * PART)
-    rest = flat // 256 // PARTS
-    eight = rest % (CROSS // 8)
-    block = rest // (CROSS // 8) * PARTS + flat // 256 % PARTS
-    return eight * 8 + flat // 32 % 8, block, (eight * BLOCKS + block) * 256 + flat % 256
-
-
-@triton.jit
-def _place(row, neuron, BLOCKS: tl.constexpr):
-    """Return where the value of a row and a neuron lies."""
-    return (row // 8 * BLOCKS + neuron // 32) * 256 + row % 8 * 32 + neuron % 32
 
 
 @triton.jit
@@ -80,7 +60,7 @@ def _look(
         for part in tl.static_range(0, PROGRAMS, 32):
             neuron = (part + tl.arange(0, 32)) * NEURONS
             seen = tl.load(
-                r + _place(row, neuron, BLOCKS), mask=neuron < width, other=0.0, volatile=True
+                r + place(row, neuron, BLOCKS), mask=neuron < width, other=0.0, volatile=True
             )
             missing |= (seen != seen).to(tl.int32)
         looks = tl.where(tl.max(missing, 0) > 0, looks - 1, 0)
@@ -122,7 +102,7 @@ def _any_nan(x, SIZE: tl.constexpr):
 @triton.jit(do_not_specialize=NUMBERS)
 def _forward(
     given,  # to other programs, step by step: (T * L, slices, rows / 8, P / 32, 8, 32)
-    U,  # see Polling.forward
+    U,  # (L, 2P, P), in blocks of rows
     from_x,
     b,
     mask,
@@ -155,14 +135,14 @@ def _forward(
     own_h = 2 * (c * rows + i)[:, None] * WIDTH + j[None, :]  # of (B, 2P)
     size = (batch * WIDTH).to(tl.int64)  # so that offsets of whole steps have 64 bits
     BLOCKS: tl.constexpr = WIDTH // 32
-    row, block, r_at = _places(BLOCKS, ROWS, PARTS, PART)
+    row, block, r_at = places(BLOCKS, ROWS, PARTS, PART)
     is_r = (row < count) & (block < BLOCKS)
-    _, block, u_at = _places(BLOCKS, 2 * NEURONS, PARTS, PART)
+    _, block, u_at = places(BLOCKS, 2 * NEURONS, PARTS, PART)
     is_u = block < BLOCKS
     U += p * 2 * NEURONS * WIDTH
     given += c * ((rows + 7) // 8 * 8 * WIDTH)
     stride = (tl.num_programs(1) * ((rows + 7) // 8 * 8 * WIDTH)).to(tl.int64)
-    given_at = _place(i[:, None], j[None, :], BLOCKS)
+    given_at = place(i[:, None], j[None, :], BLOCKS)
     s = tl.load(states + first * size + own, mask=real, other=0.0)
     if HAS_MASK:
         m = tl.load(mask + own, mask=real, other=0.0)
@@ -201,15 +181,15 @@ def _forward(
         seen = (s * m if HAS_MASK else s).to(read.dtype.element_ty)
         tl.store(next_read, seen, mask=is_next, cache_modifier=".cs")
         tl.store(states + n * size + own, s, mask=real, cache_modifier=".cs")
-        place = act + k * 2 * size + own_h
-        tl.store(place, h.to(act.dtype.element_ty), mask=real, cache_modifier=".cs")
-        tl.store(place + WIDTH, g.to(act.dtype.element_ty), mask=real, cache_modifier=".cs")
+        at = act + k * 2 * size + own_h
+        tl.store(at, h.to(act.dtype.element_ty), mask=real, cache_modifier=".cs")
+        tl.store(at + WIDTH, g.to(act.dtype.element_ty), mask=real, cache_modifier=".cs")
 
 
 @triton.jit(do_not_specialize=NUMBERS)
 def _backward(
     given,  # (T * L, slices, rows / 8, 2P / 32, 8, 32)
-    U,  # see Polling.backward
+    U,  # (L, 2P, P), in blocks of columns
     grad,
     mask,
     states,
@@ -242,14 +222,14 @@ def _backward(
     own_h = 2 * (c * rows + i)[:, None] * WIDTH + j[None, :]
     size = (batch * WIDTH).to(tl.int64)  # so that offsets of whole steps have 64 bits
     BLOCKS: tl.constexpr = WIDTH // 16  # gradients of h, then those of t
-    row, block, r_at = _places(BLOCKS, ROWS, PARTS, PART)
+    row, block, r_at = places(BLOCKS, ROWS, PARTS, PART)
     is_r = (row < count) & (block < BLOCKS)
-    _, block, u_at = _places(BLOCKS, NEURONS, PARTS, PART)
+    _, block, u_at = places(BLOCKS, NEURONS, PARTS, PART)
     is_u = block < BLOCKS
     U += p * 2 * NEURONS * WIDTH
     given += c * ((rows + 7) // 8 * 16 * WIDTH)
     stride = (tl.num_programs(1) * ((rows + 7) // 8 * 16 * WIDTH)).to(tl.int64)
-    given_at = _place(i[:, None], j[None, :], BLOCKS)
+    given_at = place(i[:, None], j[None, :], BLOCKS)
     to_t = WIDTH // 32 * 256
     total = tl.load(carried + own, mask=real, other=0.0)
     if HAS_MASK:
@@ -285,11 +265,11 @@ def _backward(
             tl.store(r - stride + given_at + to_t, of_a, mask=real)
             missing = _any_nan(new, ROWS * NEURONS)
             patience -= 1
-        place = grad_a + (d * steps + t) * 2 * size + own_h
+        at = grad_a + (d * steps + t) * 2 * size + own_h
         of_a = (new * of_h).to(grad_a.dtype.element_ty)
-        tl.store(place, of_a, mask=real, cache_modifier=".cs")
+        tl.store(at, of_a, mask=real, cache_modifier=".cs")
         of_a = (new * of_t).to(grad_a.dtype.element_ty)
-        tl.store(place + WIDTH, of_a, mask=real, cache_modifier=".cs")
+        tl.store(at + WIDTH, of_a, mask=real, cache_modifier=".cs")
         total = new * (1 - g)
     tl.store(carried + own, total, mask=real)
 
@@ -308,16 +288,13 @@ class Polling:
         self, from_x: Tensor, U: Tensor, b: Tensor, mask: Tensor | None, kept: "Kept"
     ) -> None:
         """Fill states, what was read of them and activations."""
-        depth, width = len(U), U.shape[-1]
-        # for each program 8 rows at a time, h and t of 4 neurons, block by block
-        split = U.view(depth, 2, -1, 4, width // BLOCK, BLOCK)
-        arranged = split.permute(0, 2, 4, 3, 1, 5).contiguous()
+        width = U.shape[-1]
         s = kept.states[0]
         kept.read[0, 0] = s if mask is None else s * mask
-        tensors = [arranged, from_x, b, s if mask is None else mask]
+        tensors = [rows_of(U), from_x, b, s if mask is None else mask]
         tensors += [kept.states, kept.read, kept.act]
         given = self._given(kept, width, self.rows[0])
-        given[0] = in_blocks(kept.read[0, 0], self.rows[0])
+        given[0] = in_blocks(kept.read[0, 0], *sliced(len(s), self.rows[0]))
         for span in self._spans(kept):
             self._launch(_forward, [given, *tensors], span, mask, kept, width)
 
@@ -325,13 +302,10 @@ class Polling:
         self, grad: Tensor, U: Tensor, mask: Tensor | None, kept: "Kept", grad_a: Tensor
     ) -> Tensor:
         """Fill the gradients of all pre-activations; return that of the first state."""
-        depth, width = len(U), U.shape[-1]
+        width = U.shape[-1]
         carried = torch.zeros_like(kept.states[0])
-        # for each program 8 columns at a time, block by block
-        split = U.view(depth, 2 * width // BLOCK, BLOCK, -1, 8)
-        arranged = split.permute(0, 3, 1, 4, 2).contiguous()
         first = carried if mask is None else mask
-        tensors = [arranged, grad, first, kept.states, kept.act, grad_a, carried]
+        tensors = [columns_of(U), grad, first, kept.states, kept.act, grad_a, carried]
         given = self._given(kept, 2 * width, self.rows[1])
         for span in self._spans(kept)[::-1]:
             self._launch(_backward, [given, *tensors], span, mask, kept, 2 * width)
@@ -387,12 +361,3 @@ def sliced(batch: int, most: int) -> tuple[int, int]:
     """Return in how many slices of at most so many sequences a batch is cut, and what each has."""
     slices = triton.cdiv(batch, most)
     return slices, triton.cdiv(batch, slices)
-
-
-def in_blocks(values: Tensor, most: int) -> Tensor:
-    """Return values (B, P) slice by slice, in blocks of 8 rows and 32 neurons."""
-    batch, width = values.shape
-    slices, rows = sliced(batch, most)
-    each = F.pad(values, (0, 0, 0, slices * rows - batch)).view(slices, rows, width)
-    each = F.pad(each, (0, 0, 0, -rows % 8))
-    return each.view(slices, -1, 8, width // BLOCK, BLOCK).transpose(2, 3).flatten(1)

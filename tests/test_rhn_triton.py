@@ -3,6 +3,7 @@
 TRITON_INTERPRET=1 python -m pytest tests/test_rhn_triton.py
 """
 
+import itertools
 import os
 
 import pytest
@@ -93,6 +94,56 @@ def test_polling_gives_what_the_reference_gives(width, batch, options, dropped):
 
     def fused(*arguments):
         return rhn_fused.highway(*arguments, kernels=Polling(**options))
+
+    found = outputs_and_gradients(fused, leaves, mask)
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
+
+
+@pytest.fixture
+def side_by_side(monkeypatch):
+    """Programs of a launch run as processes on shared memory, not one after the other."""
+    from triton.runtime import interpreter
+
+    builder, run_all = interpreter.interpreter_builder, interpreter.GridExecutor.__call__
+
+    def run_one(executor, place, args, kwargs) -> None:
+        whole, set_place = (*executor.grid, 1, 1)[:3], builder.set_grid_idx
+        builder.set_grid_dim = lambda *_: setattr(builder, "grid_dim", whole)
+        builder.set_grid_idx = lambda *_: set_place(*(*place, 0, 0)[:3])
+        executor.grid = (1,)
+        run_all(executor, *args, **kwargs)
+
+    def run(executor, *args, **kwargs) -> None:
+        for tensor in args:
+            if isinstance(tensor, torch.Tensor):
+                tensor.untyped_storage().share_memory_()
+        running = []
+        for place in itertools.product(*map(range, executor.grid)):
+            running.append(os.fork())
+            if running[-1] == 0:
+                status = 1
+                try:
+                    run_one(executor, place, args, kwargs)
+                    status = 0
+                finally:
+                    os._exit(status)
+        assert [os.waitpid(pid, 0)[1] for pid in running] == [0] * len(running)
+
+    monkeypatch.setattr(interpreter.GridExecutor, "__call__", run)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that share memory")
+@pytest.mark.parametrize("look", [False, True])
+def test_polling_programs_side_by_side_wait_for_one_another(look, side_by_side):
+    from thinrnn.rhn_polling_triton import Polling
+
+    leaves, mask = case(3, 10, 4, 40, 2, True, torch.float64)
+    expected = outputs_and_gradients(rhn.highway, leaves, mask)
+
+    def fused(*arguments):
+        kernels = Polling(neurons=32, rows=(16, 8), look=look)
+        return rhn_fused.highway(*arguments, kernels=kernels)
 
     found = outputs_and_gradients(fused, leaves, mask)
     for a, b in zip(found, expected, strict=True):

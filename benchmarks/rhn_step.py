@@ -48,6 +48,7 @@ class Way:
         self.name = name
         self.times: list[float] = []
         self.kernels: list[dict[str, Any]] = []
+        self.last_loss: list[float] = []
         self.about: dict[str, Any] = {}
         self.failure = ""
         self.said = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
@@ -151,6 +152,7 @@ def report(options: argparse.Namespace, ways: list[Way]) -> dict[str, Any]:
             if "reference" in medians
         },
         "first_loss": {way.name: way.about["loss"] for way in ways if way.about},
+        "last_loss": {way.name: way.last_loss[0] for way in ways if way.last_loss},
         "kernels": {way.name: way.kernels for way in ways if way.kernels},
         "failed": {way.name: way.failure for way in ways if way.failure},
         "counts": counts(options),
@@ -204,6 +206,7 @@ def measure(options: argparse.Namespace, out: Path) -> list[Way]:
             print(f"round {number + 1} of {options.rounds}")
             show(result)
         for way in ways:
+            way.last_loss = way.ask("loss", options.turn)
             if way.name in options.profile:
                 way.kernels = way.ask("profile", options.turn)
                 show_kernels(way)

@@ -1,8 +1,8 @@
 """One way of computing a training step of a recurrent highway network, timed when it is asked.
 
 `benchmarks/rhn_step.py` starts this program once for each way. It prepares the step, prints a line,
-then answers every number on its standard input with that many times in milliseconds, and "profile"
-with what the kernels of a step take.
+then answers every number on its standard input with that many times in milliseconds, "profile" with
+what the kernels of a step take, and "loss" with the loss of one more step.
 """
 
 import contextlib
@@ -173,6 +173,8 @@ def main() -> None:
         answer: Any
         if asked.strip() == "profile":
             answer = kernels_of(run)
+        elif asked.strip() == "loss":
+            answer = [float(step())]
         else:
             answer = [milliseconds(run, options.device) for _ in range(int(asked))]
         print(json.dumps(answer), file=answers, flush=True)

@@ -28,8 +28,9 @@ def test_a_small_one_on_the_cpu(option, tmp_path, monkeypatch):
     assert code == 0 and not result["failed"]
     assert [found["steps"] for found in result["milliseconds"].values()] == [2, 2]
     assert result["times_faster_than_the_reference"]["reference"] == 1
-    losses = result["first_loss"]
-    assert losses["fused"] == pytest.approx(losses["reference"], rel=1e-5)
+    for losses in (result["first_loss"], result["last_loss"]):  # after the same number of steps
+        assert losses["fused"] == pytest.approx(losses["reference"], rel=1e-5)
+    assert result["last_loss"] != result["first_loss"]
 
 
 def test_a_way_that_breaks_costs_no_other_its_result(tmp_path, monkeypatch, capsys):

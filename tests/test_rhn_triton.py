@@ -80,8 +80,8 @@ def test_whole_steps_give_what_the_reference_gives(width, at_once, depth, droppe
         (23, 2, {"at_once": 1}),
         (23, 2, {"neurons": 32}),
         (40, 3, {"at_once": 2, "neurons": 64}),
-        (40, 20, {"at_once": 1, "rows": (16, 8), "look": False}),
-        (70, 20, {"at_once": 1, "rows": (16, 16), "neurons": 8, "warps": 4}),
+        (40, 20, {"at_once": 1, "rows": (16, 8), "look": 0}),
+        (70, 20, {"at_once": 1, "rows": (16, 16), "neurons": 8, "warps": 4, "look": 3}),
     ],
 )
 @pytest.mark.parametrize("dropped", [False, True])
@@ -134,7 +134,7 @@ def side_by_side(monkeypatch):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that share memory")
-@pytest.mark.parametrize("look", [False, True])
+@pytest.mark.parametrize("look", [0, 32])
 def test_polling_programs_side_by_side_wait_for_one_another(look, side_by_side):
     from thinrnn.rhn_polling_triton import Polling
 
@@ -150,7 +150,7 @@ def test_polling_programs_side_by_side_wait_for_one_another(look, side_by_side):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("look", [False, True])
+@pytest.mark.parametrize("look", [0, 32])
 def test_polling_in_vain_ends_with_nan(look, monkeypatch):
     from thinrnn import rhn_polling_triton
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 1 << 18  # reads in a launch, a tenth of a second of them; 2 a step are usual
 WIDEST = 1024  # beyond, what a thread reads does not fit into its registers
-LOOKS = 64  # at one value of each program, before all values are read
+LOOKS = 64  # at some values, before all are read
 NUMBERS = ["steps", "depth", "batch", "rows", "first", "end", "once"]  # any value has the same code
 
 
@@ -44,23 +44,23 @@ NUMBERS = ["steps", "depth", "batch", "rows", "first", "end", "once"]  # any val
 def _look(
     r,
     row,
-    width,
+    reach,
+    WIDTH: tl.constexpr,
     BLOCKS: tl.constexpr,
-    NEURONS: tl.constexpr,
-    PROGRAMS: tl.constexpr,
+    APART: tl.constexpr,
     LOOKS: tl.constexpr,
 ):
-    """Return when every program has written its first value of a row, or after so many looks.
+    """Return when there is a value of a row for every so many neurons, or after so many looks.
 
     Each warp looks for itself, at 32 values at a time: no other is waited for.
     """
     looks = tl.full((), LOOKS, tl.int32)
     while looks > 0:
         missing = tl.zeros((32,), tl.int32)
-        for part in tl.static_range(0, PROGRAMS, 32):
-            neuron = (part + tl.arange(0, 32)) * NEURONS
+        for part in tl.static_range(0, WIDTH, 32 * APART):
+            neuron = part + tl.arange(0, 32) * APART
             seen = tl.load(
-                r + place(row, neuron, BLOCKS), mask=neuron < width, other=0.0, volatile=True
+                r + place(row, neuron, BLOCKS), mask=neuron < reach, other=0.0, volatile=True
             )
             missing |= (seen != seen).to(tl.int32)
         looks = tl.where(tl.max(missing, 0) > 0, looks - 1, 0)
@@ -118,6 +118,7 @@ def _forward(
     once,  # 1
     WIDTH: tl.constexpr,
     HAS_MASK: tl.constexpr,
+    APART: tl.constexpr,
     LOOKS: tl.constexpr,
     PROGRAMS: tl.constexpr,
     ROWS: tl.constexpr,
@@ -167,7 +168,7 @@ def _forward(
         missing = tl.full((), 1, tl.int32)
         while (missing > 0) & (patience > 0):
             if LOOKS:
-                _look(r, count - 1, WIDTH, BLOCKS, NEURONS, PROGRAMS, LOOKS)
+                _look(r, count - 1, WIDTH, WIDTH, BLOCKS, APART, LOOKS)
             both = _product(r + r_at, is_r, u, once, PARTS, PART, ROWS, 2 * NEURONS)
             by_h, by_t = tl.split(tl.reshape(both, (ROWS, NEURONS, 2)))
             h, g = tanh(a_h + by_h), tl.sigmoid(a_t + by_t)
@@ -205,6 +206,7 @@ def _backward(
     once,  # 1
     WIDTH: tl.constexpr,
     HAS_MASK: tl.constexpr,
+    APART: tl.constexpr,
     LOOKS: tl.constexpr,
     PROGRAMS: tl.constexpr,
     ROWS: tl.constexpr,
@@ -255,8 +257,8 @@ def _backward(
         missing = tl.full((), 1, tl.int32)
         while (missing > 0) & (patience > 0):
             if LOOKS:
-                looks_to = tl.where(is_next, WIDTH, 0)
-                _look(r + to_t, count - 1, looks_to, BLOCKS, NEURONS, PROGRAMS, LOOKS)
+                reach = tl.where(is_next, WIDTH, 0)
+                _look(r + to_t, count - 1, reach, WIDTH, BLOCKS, APART, LOOKS)
             by_matrix = _product(r + r_at, is_r & is_next, u, once, PARTS, PART, ROWS, NEURONS)
             new = total + (by_matrix * m if HAS_MASK else by_matrix)
             of_a = (new * of_h).to(grad_a.dtype.element_ty)
@@ -282,7 +284,7 @@ class Polling:
     neurons: int = 16  # of one program
     rows: tuple[int, int] = (32, 16)  # sequences of one program, at most; forward, backward
     warps: int = 8  # of one program; each sums over its share of the neurons that are read
-    look: bool = True  # at one value of each program before reading all
+    look: int = 32  # at so many values at most before reading all; 0 to read at once
 
     def forward(
         self, from_x: Tensor, U: Tensor, b: Tensor, mask: Tensor | None, kept: "Kept"
@@ -336,6 +338,7 @@ class Polling:
             *(steps, depth, batch, rows, *span, 1),
             WIDTH=width,
             HAS_MASK=mask is not None,
+            APART=self.neurons * triton.cdiv(programs, max(1, self.look)),
             LOOKS=LOOKS if self.look else 0,
             PROGRAMS=programs,
             ROWS=max(16, triton.next_power_of_2(rows)),

@@ -77,7 +77,7 @@ def _product(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Return what lies at r now times u, (ROWS, COLUMNS); NaN where not all is there.
+    """Return what lies at r now times u, (PARTS, ROWS, COLUMNS); NaN where not all is there.
 
     Which neuron is which in a sum over all does not matter: the order here is such that a thread
     has loaded what it multiplies.
@@ -91,7 +91,7 @@ def _product(
     u = tl.reshape(u, (PART // 32, COLUMNS // 8, PARTS, 8, 4, 2, 2, 2))
     u = tl.permute(u, 2, 0, 5, 6, 4, 7, 1, 3)
     u = tl.reshape(u, (PARTS, PART, COLUMNS))
-    return _sum(tl.dot(values, u, input_precision="ieee"), PARTS, ROWS, COLUMNS)
+    return tl.dot(values, u, input_precision="ieee")
 
 
 @triton.jit
@@ -148,9 +148,10 @@ def _forward(
     if HAS_MASK:
         m = tl.load(mask + own, mask=real, other=0.0)
     patience = tl.full((), PATIENCE, tl.int32)
+    STEP: tl.constexpr = PROGRAMS * 2 * NEURONS * WIDTH
+    u = tl.load(U + first % depth * STEP + u_at, mask=is_u, other=0.0)
     for k in range(first, end):
         t, d = k // depth, k % depth
-        u = tl.load(U + d * (PROGRAMS * 2 * NEURONS * WIDTH) + u_at, mask=is_u, other=0.0)
         x_at = from_x + t * 2 * size + own_h
         is_first = real & (own * 0 == d)
         a_h = tl.load(x_at, mask=is_first, other=0.0).to(s.dtype)
@@ -170,6 +171,8 @@ def _forward(
             if LOOKS:
                 _look(r, count - 1, WIDTH, WIDTH, BLOCKS, APART, LOOKS)
             both = _product(r + r_at, is_r, u, once, PARTS, PART, ROWS, 2 * NEURONS)
+            u = tl.load(U + n % depth * STEP + u_at, mask=is_u, other=0.0)  # for the next step
+            both = _sum(both, PARTS, ROWS, 2 * NEURONS)
             by_h, by_t = tl.split(tl.reshape(both, (ROWS, NEURONS, 2)))
             h, g = tanh(a_h + by_h), tl.sigmoid(a_t + by_t)
             new = (h - s) * g + s
@@ -177,6 +180,8 @@ def _forward(
             tl.store(r + stride + given_at, seen, mask=is_next)  # NaN if r is not all there
             missing = _any_nan(new, ROWS * NEURONS)
             patience -= 1
+            if missing > 0:
+                u = tl.load(U + d * STEP + u_at, mask=is_u, other=0.0)
         s = new
         # what only backward reads comes after what others wait for
         seen = (s * m if HAS_MASK else s).to(read.dtype.element_ty)
@@ -237,17 +242,20 @@ def _backward(
     if HAS_MASK:
         m = tl.load(mask + own, mask=real, other=0.0)
     patience = tl.full((), PATIENCE, tl.int32)
+    STEP: tl.constexpr = PROGRAMS * 2 * NEURONS * WIDTH
+    u = tl.load(U + end % depth * STEP + u_at, mask=is_u, other=0.0)
+    last = act + (end - 1) * 2 * size + own_h
+    next_h = tl.load(last, mask=real, other=0.0)
+    next_g = tl.load(last + WIDTH, mask=real, other=0.0)
+    next_before = tl.load(states + (end - 1) * size + own, mask=real, other=0.0)
     for done in range(0, end - first):
         k = end - 1 - done
         t, d = k // depth, k % depth
         n = k + 1
         is_next = n < steps * depth  # nothing comes after the last step
-        next_u = U + n % depth * (PROGRAMS * 2 * NEURONS * WIDTH)
-        u = tl.load(next_u + u_at, mask=is_u & is_next, other=0.0)
-        before = tl.load(states + k * size + own, mask=real, other=0.0)
-        at = act + k * 2 * size + own_h
-        h = tl.load(at, mask=real, other=0.0).to(total.dtype)
-        g = tl.load(at + WIDTH, mask=real, other=0.0).to(total.dtype)
+        h, g, before = next_h.to(total.dtype), next_g.to(total.dtype), next_before
+        is_more = real & (own * 0 + k > first)
+        last = act + (k - 1) * 2 * size + own_h
         is_output = real & (own * 0 + d == depth - 1)
         total += tl.load(grad + t * size + own, mask=is_output, other=0.0)
         of_h = g * (1 - h * h)
@@ -259,7 +267,12 @@ def _backward(
             if LOOKS:
                 reach = tl.where(is_next, WIDTH, 0)
                 _look(r + to_t, count - 1, reach, WIDTH, BLOCKS, APART, LOOKS)
-            by_matrix = _product(r + r_at, is_r & is_next, u, once, PARTS, PART, ROWS, NEURONS)
+            products = _product(r + r_at, is_r & is_next, u, once, PARTS, PART, ROWS, NEURONS)
+            u = tl.load(U + d * STEP + u_at, mask=is_u, other=0.0)  # for the next step
+            next_h = tl.load(last, mask=is_more, other=0.0)
+            next_g = tl.load(last + WIDTH, mask=is_more, other=0.0)
+            next_before = tl.load(states + (k - 1) * size + own, mask=is_more, other=0.0)
+            by_matrix = _sum(products, PARTS, ROWS, NEURONS)
             new = total + (by_matrix * m if HAS_MASK else by_matrix)
             of_a = (new * of_h).to(grad_a.dtype.element_ty)
             tl.store(r - stride + given_at, of_a, mask=real)
@@ -267,6 +280,8 @@ def _backward(
             tl.store(r - stride + given_at + to_t, of_a, mask=real)
             missing = _any_nan(new, ROWS * NEURONS)
             patience -= 1
+            if missing > 0:
+                u = tl.load(U + n % depth * STEP + u_at, mask=is_u, other=0.0)
         at = grad_a + (d * steps + t) * 2 * size + own_h
         of_a = (new * of_h).to(grad_a.dtype.element_ty)
         tl.store(at, of_a, mask=real, cache_modifier=".cs")

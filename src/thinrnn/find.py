@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from thinrnn.both_ways import read_one_way
 from thinrnn.coupling import Coupling, find_coupling
 from thinrnn.errors import ExampleError, NoRecurrentLayerError, PlanError
 from thinrnn.groups import ARGUMENT, collect
@@ -131,7 +132,8 @@ class _Finder:
                     undeclared[source] += coupling.raws.get(source, [])
         self._join_inputs()
         groups, refused = collect(self.neurons, self.layers, undeclared)
-        return Plan(tuple(groups), (*refused, *self._unreached()), tuple(self.outside))
+        groups, twice = read_one_way(groups, named_tensors(self.probe.model))
+        return Plan(tuple(groups), (*refused, *twice, *self._unreached()), tuple(self.outside))
 
     def _label(self, source: Source) -> str:
         return self.layers[source[0]].label(source[1])

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
@@ -12,20 +13,24 @@ from thinrnn.layers import LinearLayer
 
 
 class FunctionalLinear(LinearLayer):
-    """`F.linear(x, self.embedding.weight)`."""
+    """`F.linear(x, self.embedding.weight)`, or with a weight that is `turned` by `.t()`."""
 
     is_plain = False
 
-    def __init__(self, weight: Tensor, weight_name: str, bias_name: str | None) -> None:
+    def __init__(
+        self, weight: Tensor, weight_name: str, bias_name: str | None, turned: bool = False
+    ) -> None:
         self.weight, self.weight_name, self.bias_name = weight, weight_name, bias_name
-        super().__init__(f"linear({weight_name})", None)  # type: ignore[arg-type]
+        self.turned = turned
+        what = f"{weight_name}.t()" if turned else weight_name
+        super().__init__(f"linear({what})", None)  # type: ignore[arg-type]
 
     def build(self) -> None:
         n, m = self.weight.shape
-        rows = [(self.weight_name, 0, (0,), "produce")]
+        rows = [(self.weight_name, int(self.turned), (0,), "produce")]
         if self.bias_name:
             rows.append((self.bias_name, 0, (0,), "produce"))
-        self.add("input", m, (self.weight_name, 1, (0,), "read"))
+        self.add("input", m, (self.weight_name, 1 - self.turned, (0,), "read"))
         self.add("output", n, *rows)  # type: ignore[arg-type]
 
     def has(self, parameter: str) -> bool:
@@ -33,6 +38,10 @@ class FunctionalLinear(LinearLayer):
 
     def full_name(self, what: str) -> str:
         return what
+
+    def label(self, space: str) -> str:
+        turned = f"{self.weight_name.removesuffix('.weight')}.t"
+        return turned if self.turned and space == "output" else super().label(space)
 
 
 class RawTensor(Layer):
@@ -59,6 +68,9 @@ class RawTensor(Layer):
         return self.name
 
 
+TURNS = (Tensor.t, torch.t, Tensor.T.__get__)  # type: ignore[attr-defined]
+
+
 class Watch(TorchFunctionMode):
     """Sees every torch function: linear layers without a module, and raw tensors in use.
 
@@ -76,6 +88,7 @@ class Watch(TorchFunctionMode):
         self.inside = 0  # a layer's own forward is running
         self.used: set[str] = set()
         self.derived: dict[int, tuple[Tensor, frozenset[str]]] = {}
+        self.turned: dict[int, str] = {}  # matrices of the model, turned
         super().__init__()
 
     def __torch_function__(
@@ -98,6 +111,8 @@ class Watch(TorchFunctionMode):
             else:  # views, sums, rows looked up by an index
                 for t in _tensors((result,)):
                     self.derived[id(t)] = (t, names)  # the tensor is held so that its id stays its
+            if func in TURNS and id(given[0]) in self.held and given[0].dim() == 2:
+                self.turned[id(result)] = self.held[id(given[0])]
         return result
 
     def _names(self, tensor: Tensor) -> frozenset[str]:
@@ -108,11 +123,13 @@ class Watch(TorchFunctionMode):
     def _functional_linear(self, args: Any, kwargs: Any) -> FunctionalLinear | None:
         weight = args[1] if len(args) > 1 else kwargs.get("weight")
         bias = args[2] if len(args) > 2 else kwargs.get("bias")
-        if id(weight) not in self.held or (bias is not None and id(bias) not in self.held):
+        is_turned = id(weight) in self.turned
+        name = self.turned.get(id(weight)) or self.held.get(id(weight))
+        if name is None or (bias is not None and id(bias) not in self.held):
             return None
         bias_name = None if bias is None else self.held[id(bias)]
-        self.used |= {self.held[id(weight)]}
-        return FunctionalLinear(weight, self.held[id(weight)], bias_name)
+        self.used |= {name}
+        return FunctionalLinear(weight, name, bias_name, is_turned)
 
 
 def _tensors(values: Iterable[Any]) -> Iterator[Tensor]:

@@ -26,8 +26,8 @@ def best_onnx(path: str | Path, out: str | Path, *, k: int = 10) -> Path:
     nothing of the size of the vocabulary leaves the runtime.
 
     Arguments:
-        path: a file of `export_onnx`, or of `quantize_onnx`, of a model that ends in a linear layer
-            and whose first output is its logits (T, B, V).
+        path: a file of `export_onnx`, or of `quantize_onnx`, of a model that ends in a linear
+            layer, or in several side by side, and whose first output is its logits (T, B, V).
         out: the file to write.
         k: how many words.
     """
@@ -47,14 +47,15 @@ def best_onnx(path: str | Path, out: str | Path, *, k: int = 10) -> Path:
         )
     if not 0 < k <= shape[2]:
         raise ExportError(f"k is {k}, but there are {shape[2]} words: choose 1 to {shape[2]}.")
-    first = _with_padding(graph, _output_layer(graph, logits))
+    first = _output_layers(graph, logits)
     graph.initializer.extend(
         numpy_helper.from_array(numpy.array([number], numpy.int64), name)
         for name, number in (("best.last", -1), ("best.k", k))
     )
-    last = helper.make_node("Gather", [first.input[0], "best.last"], ["best.hidden"], axis=0)
-    graph.node.insert(list(graph.node).index(first), last)
-    first.input[0] = "best.hidden"
+    last = helper.make_node("Gather", [first[0].input[0], "best.last"], ["best.hidden"], axis=0)
+    graph.node.insert(min(list(graph.node).index(node) for node in first), last)
+    for node in first:
+        node.input[0] = "best.hidden"
     graph.node.append(
         helper.make_node("TopK", [logits, "best.k"], ["best.logits", "best"], axis=-1)
     )
@@ -75,27 +76,50 @@ def best_onnx(path: str | Path, out: str | Path, *, k: int = 10) -> Path:
     return Path(out)
 
 
-def _output_layer(graph: Any, logits: str) -> Any:
-    """Return the product that makes the logits, of which the rest of the graph knows nothing."""
+def _output_layers(graph: Any, logits: str) -> list[Any]:
+    """Return where the layers begin that make the logits: one, or several side by side.
+
+    They read one value, some of them by way of another linear layer.
+    """
     makers = {name: node for node in graph.node for name in node.output}
-    readers = [name for node in graph.node for name in node.input]
-    node = makers[logits]
-    while node.op_type in ADDITIONS:
-        inputs = [name for name in node.input if name in makers]
-        if len(inputs) != 1 or inputs[0] in (value.name for value in graph.output):
-            break
-        node = makers[inputs[0]]
+    last = makers[logits]
+    side_by_side = last.op_type == "Concat" and last.attribute[0].i in (-1, 2)
+    ways = [_ways(graph, end) for end in (last.input if side_by_side else [logits])]
+    shared = [value for value in ways[0] if all(value in others for others in ways)]
+    if not shared:
+        raise ExportError(
+            f"'{logits}' is not made by a linear layer but by {last.op_type}: there is no short "
+            "way to its last step."
+        )
+    return [way[shared[0]] for way in ways]
+
+
+def _ways(graph: Any, value: str) -> dict[str, Any]:
+    """Return the values of which linear layers make a value, nearest first, and their nodes."""
+    found = {}
+    while (product := _product(graph, value)) is not None:
+        first = _with_padding(graph, product)
+        value = first.input[0]
+        found[value] = first
+    return found
+
+
+def _product(graph: Any, value: str) -> Any:
+    """Return the product that makes a value, of which the rest of the graph knows nothing."""
+    makers = {name: node for node in graph.node for name in node.output}
+    uses = [name for node in graph.node for name in node.input]
+    uses += [output.name for output in graph.output]
     constants = {"", *(initializer.name for initializer in graph.initializer)}
     for one in graph.node:  # a tied weight is turned first
         if all(name in constants for name in one.input):
             constants.update(one.output)
-    is_linear = node.op_type in PRODUCTS and constants.issuperset(node.input[1:])
-    if not is_linear or any(readers.count(name) > 1 for name in node.output):
-        raise ExportError(
-            f"'{logits}' is not made by a linear layer but by {node.op_type}: there is no short "
-            "way to its last step."
-        )
-    return node
+    node = makers.get(value)
+    while node is not None and uses.count(node.output[0]) == 1:
+        if node.op_type in PRODUCTS and constants.issuperset(node.input[1:]):
+            return node
+        inputs = [name for name in node.input if name not in constants]
+        node = makers.get(inputs[0]) if node.op_type in ADDITIONS and len(inputs) == 1 else None
+    return None
 
 
 def _with_padding(graph: Any, product: Any) -> Any:

@@ -56,27 +56,31 @@ def make_candidate(name: str, folder: Path, files: Path, runtimes: list[str]) ->
 
 
 def sizes_of(model: nn.Module) -> str:
-    """Return the widths of embedding and layers, as in 1500-1500-1500."""
+    """Return the widths of embedding and layers, as in 1500-1500-1500, and that of rare words."""
     widths = []
-    for module in model.modules():
-        if isinstance(module, nn.Embedding):
+    rare = ""
+    for name, module in model.named_modules():
+        if name == "rare":
+            rare = f", rare {module.embedding_dim}"
+        elif isinstance(module, nn.Embedding):
             widths.append(module.embedding_dim)
         elif isinstance(module, nn.RNNBase):
             widths += [module.hidden_size] * module.num_layers
         elif isinstance(module, RHN):
             widths.append(module.hidden_size)
-    return "-".join(map(str, widths))
+    return "-".join(map(str, widths)) + rare
 
 
 def build_dense(like: Path, folder: Path, shape: str | None) -> Path:
     """Write an untrained dense model, of the shape that a small one was cut from or a given one.
 
     Weights take the same time whatever they are, so an untrained model is timed like a trained one.
+    In a model of a given shape all words have vectors of one size.
     """
     arguments = dict(read_table(like / "recipe.json")["model"])
     if shape is not None:
         embedding, *hidden = parse_shape(shape)
-        arguments |= {"embedding": embedding, "hidden": hidden}
+        arguments |= {"embedding": embedding, "hidden": hidden, "rare": 0}
     arguments["hidden"] = tuple(arguments["hidden"])
     save_model(LanguageModel(**arguments), folder, arguments, load_model(like).vocabulary)
     return folder

@@ -14,7 +14,7 @@ from thinrnn.recipes.language_model.data import EOS
 from thinrnn.recipes.language_model.evaluate import mean_loss, perplexity
 from thinrnn.recipes.language_model.fit import Fitting
 from thinrnn.recipes.language_model.load import save_model
-from thinrnn.recipes.language_model.model import example_tokens
+from thinrnn.recipes.language_model.model import LanguageModel, example_tokens, find_plan
 from thinrnn.recipes.language_model.phases import (
     Shape,
     build_model,
@@ -46,7 +46,8 @@ def finish_phase(
     elif phase == "control" and small is not None:
         neurons = small["neurons"]
     else:
-        plan = thinrnn.find_groups(model, example_tokens())
+        assert isinstance(model, LanguageModel)
+        plan = find_plan(model)
         neurons = {group.name: group.size for group in plan.groups}
     folder = run.path / FOLDERS[phase]
     arguments = model_arguments(settings, shape, len(text.vocabulary))

@@ -36,7 +36,7 @@ class Loaded:
 
     def example(self, batch: int, steps: int) -> torch.Tensor:
         """Return an input of the given size."""
-        return example_tokens(batch, steps)
+        return example_tokens(batch, steps, last=len(self.vocabulary) - 1)
 
 
 def save_model(

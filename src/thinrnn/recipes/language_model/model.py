@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import thinrnn
+from thinrnn.plan import Plan
 from thinrnn.rhn import RHN
 from thinrnn.rnn_stack import RNNStack
 
@@ -43,6 +46,12 @@ class LanguageModel(nn.Module):
 
     `model(tokens, state)` takes tokens (T, B) and returns logits (T, B, V) and the next state.
     With `locked`, a dropout mask is the same for all steps of a call.
+
+    The last `rare` words of a tied model may have shorter vectors, of `rare_size` r. With E (n, d),
+    R (rare, r) and P (d, r), n being the number of the other words:
+
+        e(w) = E[w]  for w < n,  P R[w - n]  for the rare words
+        logits = [h E^T ; (h P) R^T] + b
     """
 
     def __init__(
@@ -54,13 +63,17 @@ class LanguageModel(nn.Module):
         embedding: int = 400,
         hidden: tuple[int, ...] = (400, 400),
         tied: bool = False,
+        rare: int = 0,
+        rare_size: int = 64,
         locked: bool = False,
         dropouts: Dropouts | None = None,
         init_range: float | None = None,
         rnn_init: float | None = None,
     ) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(vocabulary, embedding)
+        self.words = vocabulary
+        self.frequent = vocabulary - rare
+        self.embedding = nn.Embedding(self.frequent, embedding)
         self.locked = locked
         self.rnn: nn.Module
         if has_one_module(cell, hidden, locked):
@@ -69,7 +82,7 @@ class LanguageModel(nn.Module):
             sizes = itertools.pairwise((embedding, *hidden))
             options = {"depth": depth} if cell == "rhn" else {}
             self.rnn = nn.ModuleList(CELLS[cell](m, n, **options) for m, n in sizes)
-        self.decoder = nn.Linear(hidden[-1], vocabulary)
+        self.decoder = nn.Linear(hidden[-1], self.frequent)
         self.set_dropouts(dropouts or Dropouts())
         if init_range is not None:
             nn.init.uniform_(self.embedding.weight, -init_range, init_range)
@@ -83,6 +96,20 @@ class LanguageModel(nn.Module):
                 layer.reset_parameters(rnn_init)
         if tied:
             self.decoder.weight = self.embedding.weight
+        if rare:
+            self.add_rare(rare, rare_size, embedding, init_range)
+
+    def add_rare(self, words: int, size: int, embedding: int, init_range: float | None) -> None:
+        """Add the rare words, whose vectors and logits begin as large as those of the others."""
+        self.rare = nn.Embedding(words, size)
+        self.widen = nn.Linear(size, embedding, bias=False)
+        self.rare_decoder = nn.Linear(size, words)
+        self.rare_decoder.weight = self.rare.weight
+        if init_range is not None:
+            nn.init.uniform_(self.rare.weight, -init_range, init_range)
+            nn.init.zeros_(self.rare_decoder.bias)
+        bound = math.sqrt(3 / size)  # a variance of 1 / size
+        nn.init.uniform_(self.widen.weight, -bound, bound)
 
     def set_dropouts(self, dropouts: Dropouts) -> None:
         """Drop so much from now on."""
@@ -99,7 +126,7 @@ class LanguageModel(nn.Module):
 
     def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         p = self.dropouts
-        x = self.embedding(tokens)  # (T, B, E)
+        x = self.vectors(tokens)  # (T, B, E)
         if self.training and p.word:
             x = x * self.word_mask(tokens, x)
         x = self.drop(x, p.input)
@@ -108,17 +135,32 @@ class LanguageModel(nn.Module):
                 x, state = self.layer_by_layer(self.rnn, x, state)
             else:
                 x, state = self.rnn(x, state)
-        return self.decoder(self.drop(x, p.output)), state  # (T, B, V)
+        return self.logits(self.drop(x, p.output)), state  # (T, B, V)
+
+    def vectors(self, tokens: Tensor) -> Tensor:
+        """Return e(w) of each token."""
+        if self.frequent == self.words:
+            return self.embedding(tokens)
+        # Each table is asked for every token: which are rare is known on the device alone.
+        known = self.embedding(tokens.clamp(max=self.frequent - 1))
+        rare = self.widen(self.rare((tokens - self.frequent).clamp(min=0)))
+        return torch.where((tokens < self.frequent).unsqueeze(-1), known, rare)
+
+    def logits(self, h: Tensor) -> Tensor:
+        """Return how much each word is expected."""
+        if self.frequent == self.words:
+            return self.decoder(h)
+        narrow = F.linear(h, self.widen.weight.t())
+        return torch.cat([self.decoder(h), self.rare_decoder(narrow)], -1)
 
     def word_mask(self, tokens: Tensor, like: Tensor) -> Tensor:
         """Return (T, B, 1): what each token is multiplied by, the same for the same word.
 
         Sequences of a recurrent highway network have masks of their own, as its authors train it.
         """
-        words = self.embedding.num_embeddings
         if not self.highways:
-            return F.dropout(like.new_ones(words, 1), self.dropouts.word)[tokens]
-        mask = F.dropout(like.new_ones(words, tokens.shape[1]), self.dropouts.word)
+            return F.dropout(like.new_ones(self.words, 1), self.dropouts.word)[tokens]
+        mask = F.dropout(like.new_ones(self.words, tokens.shape[1]), self.dropouts.word)
         return mask.gather(0, tokens).unsqueeze(-1)
 
     def layer_by_layer(self, layers: nn.ModuleList, x: Tensor, state: Any) -> tuple[Tensor, Any]:
@@ -159,6 +201,16 @@ def dropped_weights(rnn: nn.Module, p: float) -> Iterator[None]:
             cell._flat_weights = weights
 
 
-def example_tokens(batch: int = 2, steps: int = 3, device: torch.device | None = None) -> Tensor:
-    """Return tokens for the tools that need to see the model at work."""
-    return torch.zeros(steps, batch, dtype=torch.long, device=device)
+def example_tokens(
+    batch: int = 2, steps: int = 3, device: torch.device | None = None, last: int = 0
+) -> Tensor:
+    """Return tokens for the tools that need to see the model at work: 0 and `last`, in turn."""
+    tokens = torch.zeros(steps, batch, dtype=torch.long, device=device)
+    tokens[1::2] = last
+    return tokens
+
+
+def find_plan(model: LanguageModel) -> Plan:
+    """Return the groups of a model, found with its first and its last word: a rare one, if any."""
+    device = model.embedding.weight.device
+    return thinrnn.find_groups(model, example_tokens(device=device, last=model.words - 1))

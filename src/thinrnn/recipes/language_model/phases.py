@@ -15,7 +15,7 @@ from thinrnn.recipes.language_model.data import streams
 from thinrnn.recipes.language_model.model import (
     Dropouts,
     LanguageModel,
-    example_tokens,
+    find_plan,
     has_one_module,
 )
 from thinrnn.recipes.language_model.settings import Settings
@@ -26,14 +26,15 @@ from thinrnn.run.errors import InputError
 
 @dataclass(frozen=True)
 class Shape:
-    """Neurons of the embedding and of each layer."""
+    """Neurons of the embedding, of each layer and of the rare words' vectors."""
 
     embedding: int
     hidden: tuple[int, ...]
+    rare: int
 
 
 def dense_shape(settings: Settings) -> Shape:
-    return Shape(settings.embedding, settings.hidden)
+    return Shape(settings.embedding, settings.hidden, settings.rare_size)
 
 
 def shape_of(settings: Settings, neurons: dict[str, int]) -> Shape:
@@ -44,6 +45,7 @@ def shape_of(settings: Settings, neurons: dict[str, int]) -> Shape:
     return Shape(
         sizes.get("embedding", settings.embedding),
         tuple(sizes.get(layer.format(i), size) for i, size in enumerate(settings.hidden)),
+        sizes.get("rare", settings.rare_size),
     )
 
 
@@ -56,6 +58,8 @@ def model_arguments(settings: Settings, shape: Shape, vocabulary: int) -> dict[s
         "embedding": shape.embedding,
         "hidden": shape.hidden,
         "tied": settings.tied,
+        "rare": settings.rare,
+        "rare_size": shape.rare,
         "locked": settings.locked,
     }
 
@@ -105,8 +109,8 @@ def start_with_(model: LanguageModel, trained: nn.Module) -> None:
     except RuntimeError as error:
         reason = str(error).splitlines()[-1].strip()
         raise InputError(
-            f"start_from holds a model of another shape ({reason}): set cell, embedding, hidden "
-            "and tied as it was trained."
+            f"start_from holds a model of another shape ({reason}): set cell, embedding, hidden, "
+            "tied, rare and rare_size as it was trained."
         ) from None
 
 
@@ -134,7 +138,7 @@ def build_training(
         if trained is not None:
             start_with_(model, trained)
         if plan is None:
-            plan = thinrnn.find_groups(model, example_tokens(device=device))
+            plan = find_plan(model)
         # By the settings, not the data: a model that is only looked at is built without that.
         last = len(real) * (1 + settings.written) - 1
         steps = settings.epochs * math.ceil(last / min(settings.bptt, last))

@@ -29,6 +29,10 @@ class Settings:
     embedding: int = setting(400, "size of the embedding", least=1)
     hidden: tuple[int, ...] = setting((400, 400), "hidden neurons of each layer", least=1)
     tied: bool = setting(False, "the output layer uses the embedding's weights")
+    rare: int = setting(
+        0, "so many of the rarest words have vectors of a size of their own; 0: none", least=0
+    )
+    rare_size: int = setting(64, "that size", least=1)
     dropout: float = setting(
         0.5, "after embedding, between layers, before output", least=0, most=0.95
     )
@@ -149,6 +153,11 @@ class Settings:
             raise InputError(
                 f"tied=true needs the last layer as wide as the embedding, but they are "
                 f"{self.hidden[-1]} and {self.embedding}: change hidden or embedding."
+            )
+        if self.rare and not self.tied:
+            raise InputError(
+                "rare words have vectors of their own size in a tied model alone: set tied=true, "
+                "or leave rare at 0."
             )
         has_target = self.target_params is not None or self.target_macs is not None
         pressures = [has_target, self.l0 is not None, self.lasso is not None]

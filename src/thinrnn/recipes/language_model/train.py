@@ -154,7 +154,12 @@ def ask_teacher(
 
 
 def check_models(settings: Settings, text: Text) -> None:
-    """Read the models that a run is given, so that it is said early if they do not fit."""
+    """Say early if the models that a run asks for, or is given, do not fit the text."""
+    if settings.rare >= len(text.vocabulary):
+        raise InputError(
+            f"rare={settings.rare} words are to have shorter vectors, but the vocabulary has "
+            f"{len(text.vocabulary)}: set rare to fewer."
+        )
     if settings.distill and settings.teacher:
         load_teacher(Path(settings.teacher), text)
     if "gated" in settings.phases and settings.start_from not in ("", "dense"):

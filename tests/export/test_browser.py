@@ -23,7 +23,7 @@ pytestmark = MARKS
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The page with two models beside it, served from this machine."""
+    """The page with three models beside it, served from this machine."""
     folder = tmp_path_factory.mktemp("page")
     for name in ("index.html", "generate.js", "style.css"):
         shutil.copy(PAGES / name, folder)
@@ -36,6 +36,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     file = folder / "model" / "model.onnx"
     export_model(folder / "saved", file, streaming=True)
     quantize_onnx(file, file.with_name("int8.onnx"))
+    arguments |= {"hidden": (24, 16), "tied": True, "rare": 30, "rare_size": 8}
+    model = LanguageModel(**arguments)  # type: ignore[arg-type]
+    save_model(model, folder / "rare", arguments, Vocabulary(words, Splitting()))
+    export_model(folder / "rare", file.with_name("rare.onnx"), streaming=True)
     with served(folder) as address:
         yield address
 
@@ -46,7 +50,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
         yield browser
 
 
-@pytest.mark.parametrize("file", ["model.onnx", "int8.onnx"])
+@pytest.mark.parametrize("file", ["model.onnx", "int8.onnx", "rare.onnx"])
 def test_page_continues_a_prompt(browser: Browser, address: str, file: str) -> None:
     browser.call("Page.navigate", url=f"{address}/index.html?model=model/{file}")
     wait_for(browser, "42 words, ready")

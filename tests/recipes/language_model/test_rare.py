@@ -107,6 +107,20 @@ def test_both_sizes_are_gated_and_cut_without_a_difference(options):
     assert thinrnn.count(small).weights == thinrnn.count(small).macs == layers + output
 
 
+def test_group_lasso_and_magnitude_see_the_rare_words():
+    model = rare_model()
+    plan = find_plan(model)
+    with torch.no_grad():
+        model.rare.weight[:, 2] = model.widen.weight[:, 2] = 0
+    lasso = thinrnn.GroupLasso(model, plan, weight=1.0)
+    assert lasso.alive()["rare+widen.t"].tolist() == [True, True, False, True, True]
+    lasso().backward()
+    assert model.rare.weight.grad[:, 0].any() and model.widen.weight.grad[:, 0].any()
+    thinrnn.magnitude_(model, plan, params=0.4)
+    assert not thinrnn.gates(model)["rare+widen.t"].keep[2]
+    assert thinrnn.count(model).params <= 0.4 * thinrnn.count(rare_model()).params
+
+
 def run(settings, folder):
     return train.start(settings, folder, preset=None, progress=Silent())
 
@@ -117,9 +131,9 @@ RARE = {"tied": True, "embedding": 12, "hidden": (14, 12), "rare": 20, "rare_siz
 @pytest.mark.parametrize(
     "changes",
     [
-        {"word_dropout": 0.2, "locked": True, "level": "char", "rare": 10},
-        {"target_params": None, "l0": 1e-3},
-        {"target_params": None, "lasso": 0.01},
+        {"word_dropout": 0.2, "locked": True, "target_params": 0.2},
+        {"hidden": (12, 12), "shrink": False, "target_params": None, "target_macs": 0.2},
+        {"level": "char", "rare": 10, "rare_size": 10, "cell": "gru", "target_params": 0.15},
     ],
 )
 def test_a_run_prunes_both_sizes_and_its_control_has_them(tiny, tmp_path, changes):
@@ -129,6 +143,7 @@ def test_a_run_prunes_both_sizes_and_its_control_has_them(tiny, tmp_path, change
     for name in ("params", "weights", "macs", "neurons"):
         assert small[name] == control[name]
     sizes = {part: n for name, n in small["neurons"].items() for part in name.split("+")}
+    assert 0 < sizes["rare"] < {**RARE, **changes}["rare_size"]
     for folder in ("model", "control"):
         model = load_model(tmp_path / "run" / folder).model
         assert model.rare.embedding_dim == sizes["rare"]

@@ -48,6 +48,18 @@ def test_the_loss_with_a_teacher_is_the_cross_entropy_with_both():
     torch.testing.assert_close(found, 0.7 * hard + 0.3 * soft)
 
 
+def test_the_mean_over_what_the_teacher_writes_is_the_cross_entropy_with_all_its_words():
+    torch.manual_seed(0)
+    logits, said = torch.randn(1, 1, 9), F.softmax(torch.randn(1, 1, 9), -1)
+    top = said.topk(3)
+    losses = [
+        teacher.distilled_loss(logits, torch.tensor([[word]]), (top.indices, top.values), 0.8)
+        for word in range(9)
+    ]
+    found = (torch.stack(losses) * said.flatten()).sum()
+    torch.testing.assert_close(found, F.cross_entropy(logits[0], said[0]))
+
+
 @pytest.mark.parametrize("own", [True, False])
 def test_a_gated_model_may_start_with_the_weights_of_a_dense_one(tiny, dense, tmp_path, own):
     still = {"target_params": None, "l0": 1e-12, "gate_mean": 5.0, "gate_lr": 1e-9}

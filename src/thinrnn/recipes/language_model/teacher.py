@@ -26,7 +26,7 @@ class SoftTargets:
     """For each place of the streams, the likeliest next words and their probabilities."""
 
     words: Tensor  # (L - 1, B, TOP) int16, or int32 if there are more words than that holds
-    shares: Tensor  # (L - 1, B, TOP), sums of 1
+    shares: Tensor  # (L - 1, B, TOP); what is left to 1 belongs to all other words
 
     def between(self, start: int, end: int) -> tuple[Tensor, Tensor]:
         """Return words and probabilities of a window."""
@@ -45,7 +45,7 @@ def soft_targets(teacher: nn.Module, streams: Tensor) -> SoftTargets:
         top = F.softmax(logits.float(), -1).topk(min(TOP, logits.shape[-1]), dim=-1)
         is_short = logits.shape[-1] <= torch.iinfo(torch.int16).max
         words.append(top.indices.to(torch.int16 if is_short else torch.int32))
-        shares.append((top.values / top.values.sum(-1, keepdim=True)).half())
+        shares.append(top.values.half())
     return SoftTargets(torch.cat(words), torch.cat(shares))
 
 
@@ -61,9 +61,14 @@ def load_teacher(folder: Path, text: Text) -> nn.Module:
 
 
 def distilled_loss(logits: Tensor, y: Tensor, soft: tuple[Tensor, Tensor], part: float) -> Tensor:
-    """Return the cross entropy with the text, and by `part` that with the teacher instead."""
+    """Return the cross entropy with the text, and by `part` that with the teacher instead.
+
+    For words that are not among the teacher's likeliest the text speaks, as often as they occur:
+    the small model would give them no probability otherwise.
+    """
     log_p = F.log_softmax(logits.float(), -1)  # (T, B, V)
     words, shares = soft
-    hard = F.nll_loss(log_p.flatten(0, 1), y.flatten())
-    said = -(shares * log_p.gather(-1, words)).sum(-1).mean()
-    return (1 - part) * hard + part * said
+    hard = -log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1)  # (T, B)
+    is_other = (words != y.unsqueeze(-1)).all(-1)
+    said = is_other * hard - (shares * log_p.gather(-1, words)).sum(-1)
+    return ((1 - part) * hard + part * said).mean()

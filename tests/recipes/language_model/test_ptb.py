@@ -58,7 +58,7 @@ def test_a_control_has_the_size_and_the_schedule_of_what_it_controls(name):
     assert control.phases == ("control",)
     theirs = as_json(pruned)
     different = {k for k, v in as_json(control).items() if v != theirs[k]}
-    assert different <= {"embedding", "hidden", "phases", "distill"}
+    assert different <= {"embedding", "hidden", "phases", "distill", "written"}
 
 
 def test_penalties_of_the_ablation_are_the_papers():
@@ -110,8 +110,8 @@ def test_a_preset_trains_to_the_end(name, tiny, tmp_path):
         changes["hidden"] = (12, 12)
     if settings.target_params is not None:
         changes["target_params"] = 0.6
-    if settings.distill:
-        changes |= {"distill": 0.0, "teacher": ""}  # the teacher is a run of its own
+    if settings.rare:
+        changes |= {"rare": 9, "rare_size": 5}
     settings = with_values(settings, changes)
     finished = train.start(settings, tmp_path / "run", preset=None, progress=Silent())
     kinds = {"gated": "small"}

@@ -34,7 +34,7 @@ class Fitting(Loop[Training]):
 
     @property
     def total(self) -> int:
-        return self.training.settings.epochs * self.training.epoch_steps
+        return self.training.epochs * self.training.epoch_steps
 
     def shown(self, loss: float) -> dict[str, str]:
         return {
@@ -70,7 +70,7 @@ class Fitting(Loop[Training]):
         self.tell_epoch(losses, gates, params=params, target=params_wanted(t.penalty))
         sizes = f"  kept {'-'.join(map(str, gates['kept'].values()))}" if gates["kept"] else ""
         self.progress.line(
-            f"{t.phase:<8} epoch {t.epoch + 1:>3}/{s.epochs}  train {train_loss:.3f}  "
+            f"{t.phase:<8} epoch {t.epoch + 1:>3}/{t.epochs}  train {train_loss:.3f}  "
             f"valid {valid_loss:.3f}  perplexity {perplexity(valid_loss):.2f}{sizes}"
         )
         t.begin_epoch()

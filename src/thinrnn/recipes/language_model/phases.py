@@ -141,6 +141,6 @@ def build_training(
             plan = find_plan(model)
         # By the settings, not the data: a model that is only looked at is built without that.
         last = len(real) * (1 + settings.written) - 1
-        steps = settings.epochs * math.ceil(last / min(settings.bptt, last))
+        steps = settings.passes(phase) * math.ceil(last / min(settings.bptt, last))
         penalty = add_gates(settings, model, plan, steps)
     return Training(settings, phase, model, penalty, data), plan

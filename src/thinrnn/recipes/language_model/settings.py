@@ -65,7 +65,9 @@ class Settings:
     )
 
     # Training, the same for dense, gated and control
-    epochs: int = setting(20, "passes over the training text", least=1)
+    epochs: int = setting(
+        20, "passes over the training text, or as much of what the teacher wrote", least=1
+    )
     batch: int = setting(20, "streams of text side by side", least=1)
     bptt: int = setting(35, "tokens per training step and stream", least=1)
     optimizer: str = setting("adam", "rule for the weights", choices=("sgd", "nt-asgd", "adam"))
@@ -185,3 +187,8 @@ class Settings:
             )
         if self.start_from == "dense" and "dense" not in self.phases:
             raise InputError("start_from=dense needs that phase: add dense to phases.")
+
+    def passes(self, phase: str) -> int:
+        """How often a phase reads all that it learns from, so that each phase takes as long."""
+        texts = 1 if phase == "dense" else 1 + self.written
+        return max(1, round(self.epochs / texts))

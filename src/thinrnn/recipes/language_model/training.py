@@ -52,6 +52,7 @@ class Training:
         self.optimizer = make_optimizer(settings, model)
         self.bptt = min(settings.bptt, len(streams) - 1)
         self.epoch_steps = math.ceil((len(streams) - 1) / self.bptt)
+        self.epochs = settings.passes(phase)
 
         self.epoch = 0
         self.step = 0
@@ -77,7 +78,7 @@ class Training:
 
     @property
     def is_over(self) -> bool:
-        return self.stopped or self.epoch >= self.settings.epochs
+        return self.stopped or self.epoch >= self.epochs
 
     @property
     def epochs_done(self) -> float:
@@ -90,7 +91,7 @@ class Training:
         self.lr = s.lr * lr_factor(
             s.schedule,
             step=self.step,
-            steps=s.epochs * self.epoch_steps,
+            steps=self.epochs * self.epoch_steps,
             epoch=self.epoch,
             warmup=s.warmup,
             decay=s.lr_decay,

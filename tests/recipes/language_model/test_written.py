@@ -16,7 +16,7 @@ from thinrnn.recipes.language_model.load import load_model
 from thinrnn.recipes.language_model.teacher import soft_targets
 from thinrnn.recipes.language_model.train import resume, start
 from thinrnn.recipes.language_model.training import Training
-from thinrnn.recipes.language_model.written import FILE, draw, write
+from thinrnn.recipes.language_model.written import FILE, draw, side_by_side, write
 from thinrnn.run.errors import InputError
 from thinrnn.run.metrics import read_metrics
 from thinrnn.run.progress import Silent
@@ -155,6 +155,15 @@ def test_soft_targets_are_stored_in_as_few_bytes_as_the_vocabulary_allows(words,
     soft = soft_targets(Last(), torch.zeros(3, 2, dtype=torch.int32))
     assert soft.words.dtype == kind
     assert soft.between(0, 2)[0][:, :, 0].tolist() == [[words - 1] * 2] * 2
+
+
+def test_every_window_has_its_share_of_the_real_text():
+    real, written = torch.zeros(6, 4, dtype=torch.int32), torch.arange(1, 73).view(18, 4).int()
+    both = side_by_side(real, written)
+    for stream in range(4):  # the same words in the same order, from another place on
+        column = torch.cat([real, written])[:, stream]
+        assert torch.equal(both[:, stream].roll(6 * stream), column)
+    assert (both == 0).sum(1).tolist() == [1] * 24
 
 
 def test_a_run_learns_as_long_from_the_longer_text_and_leaves_no_copy_of_it(taught, tmp_path):

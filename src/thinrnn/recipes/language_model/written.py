@@ -2,7 +2,8 @@
 
     last words (B,) ── k times side by side ── teacher, one word a step ── (L, k B)
                                                   ▲  drawn from its softmax
-    real text (L, B), text 1 (L, B), ... text k (L, B)    below one another: (L + k L, B)
+    real text (L, B), text 1 (L, B), ... text k (L, B)    below one another: (L + k L, B),
+                                                          each stream from another place on
 
 It is kept in the run folder until the run is over, so that a run that goes on elsewhere, where
 sums are rounded in another way, reads the same words.
@@ -36,14 +37,23 @@ def with_written(
     """Return the streams (L, B) and below them what the teacher writes, or wrote for this run."""
     file, (length, batch) = run.path / FILE, streams.shape
     if file.exists():
-        return torch.cat([streams, _read(file, (settings.written * length, batch)).to(streams)])
+        return side_by_side(streams, _read(file, (settings.written * length, batch)).to(streams))
     texts = "a text" if settings.written == 1 else f"{settings.written} texts"
     progress.line(f"the teacher writes {texts} of {length * batch:,} tokens")
     written = write(teacher, streams, settings)
     with storage(file):
         tensors = {"tokens": written.cpu()}
         write_safely(file, lambda temporary: save_file(tensors, temporary))
-    return torch.cat([streams, written])
+    return side_by_side(streams, written)
+
+
+def side_by_side(real: Tensor, written: Tensor) -> Tensor:
+    """Return both as streams that begin at different places: every window has a share of each."""
+    both = torch.cat([real, written])
+    rows, batch = both.shape
+    starts = torch.arange(batch, device=both.device) * rows // batch
+    places = torch.arange(rows, device=both.device).unsqueeze(1) + starts
+    return both.gather(0, places % rows)
 
 
 @torch.no_grad()

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 import thinrnn
-from thinrnn.attach import is_attached
+from thinrnn.attach import attached, is_attached
+from thinrnn.keep import neurons_to_keep
 from thinrnn.plan import Plan, named_tensors
 
 BINS = 200
@@ -49,7 +50,9 @@ def params_wanted(penalty: Any) -> int | None:
 
 def kept_in(model: nn.Module) -> dict[str, list[int]]:
     """Return the original neurons of a gated model that `compact` keeps now."""
-    return {name: gate.origin[gate.keep].tolist() for name, gate in thinrnn.gates(model).items()}
+    gated = attached(model)
+    keep, _ = neurons_to_keep(gated, {name: gate.keep for name, gate in gated.gates.items()})
+    return {name: gate.origin.cpu()[keep[name]].tolist() for name, gate in gated.gates.items()}
 
 
 def pattern(model: nn.Module, plan: Plan, kept: dict[str, list[int]]) -> dict[str, Any]:

@@ -172,3 +172,22 @@ def test_settings_that_do_not_go_together_are_refused(tiny, changes, message):
 def test_a_gpu_that_is_not_there_is_said(tiny, tmp_path):
     with pytest.raises(InputError, match="torch finds no GPU here: use --set device=cpu"):
         run(tiny(device="cuda"), tmp_path / "run")
+
+
+@pytest.mark.filterwarnings("ignore:all .* are closed")
+@pytest.mark.parametrize("shrink", [True, False])
+def test_a_group_whose_gates_all_close_keeps_a_neuron_and_the_control_has_it_too(
+    tiny, tmp_path, shrink
+):
+    settings = tiny(
+        target_params=None,
+        l0=1e-9,
+        gate_mean=-9.0,
+        shrink=shrink,
+        epochs=1,
+        phases=("gated", "control"),
+    )
+    finished = train.start(settings, tmp_path / "run", preset=None, progress=Silent())
+    small, control = (finished.summary(kind) for kind in ("small", "control"))
+    assert set(small["neurons"].values()) == {1}
+    assert small["params"] == control["params"]

@@ -50,7 +50,7 @@ def _wait(counter, count, patience):
 
 
 @triton.jit
-def _sum(products, PARTS: tl.constexpr, BATCH: tl.constexpr, NEURONS: tl.constexpr):
+def sum_parts(products, PARTS: tl.constexpr, BATCH: tl.constexpr, NEURONS: tl.constexpr):
     """Return the sum over all shares, (BATCH, NEURONS).
 
     Left alone, Triton adds up across warps, at the end of which every warp has every value, and all
@@ -121,8 +121,8 @@ def _forward(
         )
         by_h = tl.dot(r, u_h, input_precision="ieee")
         by_t = tl.dot(r, u_t, input_precision="ieee")
-        a_h += _sum(by_h, PARTS, BATCH, NEURONS)
-        a_t += _sum(by_t, PARTS, BATCH, NEURONS)
+        a_h += sum_parts(by_h, PARTS, BATCH, NEURONS)
+        a_t += sum_parts(by_t, PARTS, BATCH, NEURONS)
         a_h = tl.where(patience > 0, a_h, float("nan"))
         h, g = tanh(a_h), tl.sigmoid(a_t)
         s = (h - s) * g + s
@@ -197,7 +197,7 @@ def _backward(
         r_t = tl.load(r + width, mask=r_mask, other=0.0, cache_modifier=".cg")
         products = tl.dot(r_h, u_h, input_precision="ieee")
         products += tl.dot(r_t, u_t, input_precision="ieee")
-        by_matrix = _sum(products, PARTS, BATCH, NEURONS)
+        by_matrix = sum_parts(products, PARTS, BATCH, NEURONS)
         total += by_matrix * m if HAS_MASK else by_matrix
         total = tl.where(patience > 0, total, float("nan"))
         grad_h = total * g * (1 - h * h)

@@ -10,7 +10,7 @@ longer than all arithmetic of a small step. Sequences do not depend on one anoth
 shared out as well.
 
 Weights and values lie in memory as matrix units want them (`rhn_blocks_triton`), so that no thread
-has to give another what it has loaded.
+has to give another what it has loaded. `rhn_polling` launches the kernels.
 
 A NaN that was computed looks like one that was not written: a program then runs out of patience and
 goes on with NaN. So it does if programs should wait in vain, see `rhn_persistent_triton`.
@@ -19,24 +19,13 @@ goes on with NaN. So it does if programs should wait in vain, see `rhn_persisten
 # mypy: disable-error-code="no-untyped-def"
 # (Triton's kernels are typed by what they are launched with.)
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-import torch
 import triton
 import triton.language as tl
-from torch import Tensor
 
-from thinrnn.rhn_blocks_triton import BLOCK, columns_of, in_blocks, place, places, rows_of
-from thinrnn.rhn_persistent_triton import _sum, room
+from thinrnn.rhn_blocks_triton import place, places
+from thinrnn.rhn_persistent_triton import sum_parts
 from thinrnn.rhn_triton import tanh
 
-if TYPE_CHECKING:
-    from thinrnn.rhn_fused import Kept
-
-PATIENCE = 1 << 18  # reads in a launch, a tenth of a second of them; 2 a step are usual
-WIDEST = 1024  # beyond, what a thread reads does not fit into its registers
-LOOKS = 64  # at some values, before all are read
 NUMBERS = ["steps", "depth", "batch", "rows", "first", "end", "once"]  # any value has the same code
 
 
@@ -100,7 +89,7 @@ def _any_nan(x, SIZE: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=NUMBERS)
-def _forward(
+def forward(
     given,  # to other programs, step by step: (T * L, slices, rows / 8, P / 32, 8, 32)
     U,  # (L, 2P, P), in blocks of rows
     from_x,
@@ -172,7 +161,7 @@ def _forward(
                 _look(r, count - 1, WIDTH, WIDTH, BLOCKS, APART, LOOKS)
             both = _product(r + r_at, is_r, u, once, PARTS, PART, ROWS, 2 * NEURONS)
             u = tl.load(U + n % depth * STEP + u_at, mask=is_u, other=0.0)  # for the next step
-            both = _sum(both, PARTS, ROWS, 2 * NEURONS)
+            both = sum_parts(both, PARTS, ROWS, 2 * NEURONS)
             by_h, by_t = tl.split(tl.reshape(both, (ROWS, NEURONS, 2)))
             h, g = tanh(a_h + by_h), tl.sigmoid(a_t + by_t)
             new = (h - s) * g + s
@@ -193,7 +182,7 @@ def _forward(
 
 
 @triton.jit(do_not_specialize=NUMBERS)
-def _backward(
+def backward(
     given,  # (T * L, slices, rows / 8, 2P / 32, 8, 32)
     U,  # (L, 2P, P), in blocks of columns
     grad,
@@ -272,7 +261,7 @@ def _backward(
             next_h = tl.load(last, mask=is_more, other=0.0)
             next_g = tl.load(last + WIDTH, mask=is_more, other=0.0)
             next_before = tl.load(states + (k - 1) * size + own, mask=is_more, other=0.0)
-            by_matrix = _sum(products, PARTS, ROWS, NEURONS)
+            by_matrix = sum_parts(products, PARTS, ROWS, NEURONS)
             new = total + (by_matrix * m if HAS_MASK else by_matrix)
             of_a = (new * of_h).to(grad_a.dtype.element_ty)
             tl.store(r - stride + given_at, of_a, mask=real)
@@ -289,93 +278,3 @@ def _backward(
         tl.store(at + WIDTH, of_a, mask=real, cache_modifier=".cs")
         total = new * (1 - g)
     tl.store(carried + own, total, mask=real)
-
-
-@dataclass(frozen=True)
-class Polling:
-    """The loops, `at_once` small steps in one launch; 0 for all of them."""
-
-    at_once: int = 0
-    neurons: int = 16  # of one program
-    rows: tuple[int, int] = (32, 16)  # sequences of one program, at most; forward, backward
-    warps: int = 8  # of one program; each sums over its share of the neurons that are read
-    look: int = 32  # at so many values at most before reading all; 0 to read at once
-
-    def forward(
-        self, from_x: Tensor, U: Tensor, b: Tensor, mask: Tensor | None, kept: "Kept"
-    ) -> None:
-        """Fill states, what was read of them and activations."""
-        width = U.shape[-1]
-        s = kept.states[0]
-        kept.read[0, 0] = s if mask is None else s * mask
-        tensors = [rows_of(U), from_x, b, s if mask is None else mask]
-        tensors += [kept.states, kept.read, kept.act]
-        given = self._given(kept, width, self.rows[0])
-        given[0] = in_blocks(kept.read[0, 0], *sliced(len(s), self.rows[0]))
-        for span in self._spans(kept):
-            self._launch(_forward, [given, *tensors], span, mask, kept, width)
-
-    def backward(
-        self, grad: Tensor, U: Tensor, mask: Tensor | None, kept: "Kept", grad_a: Tensor
-    ) -> Tensor:
-        """Fill the gradients of all pre-activations; return that of the first state."""
-        width = U.shape[-1]
-        carried = torch.zeros_like(kept.states[0])
-        first = carried if mask is None else mask
-        tensors = [columns_of(U), grad, first, kept.states, kept.act, grad_a, carried]
-        given = self._given(kept, 2 * width, self.rows[1])
-        for span in self._spans(kept)[::-1]:
-            self._launch(_backward, [given, *tensors], span, mask, kept, 2 * width)
-        product = torch.mm(grad_a[0, 0], U[0])
-        return carried + (product if mask is None else product * mask)
-
-    def _given(self, kept: "Kept", reach: int, most: int) -> Tensor:
-        """Return memory for what programs give to one another."""
-        slices, rows = sliced(kept.read.shape[2], most)
-        shape = (kept.last + 1, slices, triton.cdiv(rows, 8) * 8 * reach)
-        return kept.read.new_full(shape, float("nan"))
-
-    def _spans(self, kept: "Kept") -> list[tuple[int, int]]:
-        count = kept.last + 1
-        length = self.at_once or count
-        return [(first, min(first + length, count)) for first in range(0, count, length)]
-
-    def _launch(
-        self, kernel, tensors: list[Tensor], span: tuple[int, int], mask: Tensor | None, kept, reach
-    ) -> None:
-        depth, steps, batch, width = kept.read.shape
-        reach = triton.next_power_of_2(reach)
-        parts = min(self.warps, reach // BLOCK)
-        slices, rows = sliced(batch, self.rows[kernel is _backward])
-        programs = width // self.neurons
-        kernel[(programs, slices)](
-            *tensors,
-            *(steps, depth, batch, rows, *span, 1),
-            WIDTH=width,
-            HAS_MASK=mask is not None,
-            APART=self.neurons * triton.cdiv(programs, max(1, self.look)),
-            LOOKS=LOOKS if self.look else 0,
-            PROGRAMS=programs,
-            ROWS=max(16, triton.next_power_of_2(rows)),
-            NEURONS=self.neurons,
-            PARTS=parts,
-            PART=reach // parts,
-            PATIENCE=PATIENCE // LOOKS if self.look else PATIENCE,
-            num_warps=self.warps,
-            num_stages=1,  # more would fetch what other programs have not written yet
-            **({"launch_cooperative_grid": True} if span[1] - span[0] > 1 else {}),
-        )
-
-
-def fits(from_x: Tensor) -> bool:
-    """Return whether these kernels can run on values of this shape, type and device."""
-    _, batch, rows = from_x.shape
-    width = rows // 2
-    programs = width // Polling.neurons * sliced(batch, min(Polling.rows))[0]
-    return width <= WIDEST and programs <= room(from_x) and from_x.dtype.itemsize == 2
-
-
-def sliced(batch: int, most: int) -> tuple[int, int]:
-    """Return in how many slices of at most so many sequences a batch is cut, and what each has."""
-    slices = triton.cdiv(batch, most)
-    return slices, triton.cdiv(batch, slices)

@@ -19,7 +19,7 @@ LOCAL_PATH = re.compile(r"(?<![\w.])(?:~|\.{1,2})?/(?:[^\s/'\"=]+/)*([^\s/'\"=]*
 
 # Settings of a control that was trained alone: its sizes, and what changes no result.
 MAY_DIFFER = (
-    *("phases", "embedding", "hidden", "rare_size", "six", "tensorboard", "log_every"),
+    *("phases", "embedding", "hidden", "rare_size", "tensorboard", "log_every"),
     *("checkpoint_seconds", "checkpoint_steps", "bench_seconds", "bench_threads"),
 )
 

@@ -72,6 +72,14 @@ def weights(folder):
     }
 
 
+def break_off(monkeypatch, settings, folder, phase, step):
+    """Begin a run that breaks off there."""
+    stop_at(monkeypatch, phase, step)
+    with pytest.raises(KeyboardInterrupt):
+        run(settings, folder)
+    monkeypatch.undo()
+
+
 def stop_at(monkeypatch, phase, step):
     """Let training break off without warning at a step of a phase."""
     real = Training.take_step
@@ -200,10 +208,7 @@ def test_a_run_that_is_broken_off_ends_in_the_same_weights(
 ):
     settings = taught()
     wanted = weights(run(settings, tmp_path / "whole").path)
-    stop_at(monkeypatch, phase, step)
-    with pytest.raises(KeyboardInterrupt):
-        run(settings, tmp_path / "run")
-    monkeypatch.undo()
+    break_off(monkeypatch, settings, tmp_path / "run", phase, step)
     assert (tmp_path / "run" / FILE).exists()
     again = resume(tmp_path / "run", [], progress=Silent())
     assert weights(again.path) == wanted
@@ -213,10 +218,7 @@ def test_a_run_that_is_broken_off_ends_in_the_same_weights(
 def test_a_control_that_another_process_begins_has_the_same_weights(taught, tmp_path, monkeypatch):
     settings, folder = taught(), tmp_path / "run"
     wanted = weights(run(settings, tmp_path / "whole").path)
-    stop_at(monkeypatch, "control", 0)
-    with pytest.raises(KeyboardInterrupt):
-        run(settings, folder)
-    monkeypatch.undo()
+    break_off(monkeypatch, settings, folder, "control", 0)
     shutil.rmtree(folder / "checkpoints" / "control-000001")  # killed just before this
     assert weights(resume(folder, [], progress=Silent()).path) == wanted
 
@@ -224,10 +226,7 @@ def test_a_control_that_another_process_begins_has_the_same_weights(taught, tmp_
 def test_a_run_that_goes_on_reads_what_was_written(taught, tmp_path, monkeypatch):
     settings, folder = taught(), tmp_path / "run"
     wanted = weights(run(settings, tmp_path / "whole").path)
-    stop_at(monkeypatch, "gated", 0)
-    with pytest.raises(KeyboardInterrupt):
-        run(settings, folder)
-    monkeypatch.undo()
+    break_off(monkeypatch, settings, folder, "gated", 0)
     tokens = load_file(folder / FILE)["tokens"]
     assert tokens.dtype == torch.int32
     save_file({"tokens": tokens.flip(0)}, folder / FILE)
@@ -237,10 +236,7 @@ def test_a_run_that_goes_on_reads_what_was_written(taught, tmp_path, monkeypatch
 @pytest.mark.parametrize("broken", ["torn", "short"])
 def test_a_damaged_text_is_named(taught, tmp_path, monkeypatch, broken):
     folder = tmp_path / "run"
-    stop_at(monkeypatch, "gated", 0)
-    with pytest.raises(KeyboardInterrupt):
-        run(taught(), folder)
-    monkeypatch.undo()
+    break_off(monkeypatch, taught(), folder, "gated", 0)
     if broken == "torn":
         (folder / FILE).write_bytes(b"torn")
     else:

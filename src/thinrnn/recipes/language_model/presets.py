@@ -43,7 +43,13 @@ def demo() -> Settings:
 PRESETS = (
     Preset("lm", "language_model", "your own text, word level", lm),
     Preset("char", "language_model", "your own text, character level", char),
-    Preset("demo", "language_model", "the text that comes with Python", demo),
+    Preset(
+        "demo",
+        "language_model",
+        "the text that comes with Python",
+        demo,
+        "40.26 / 36.06, 0.32M weights",
+    ),
     *ptb.PRESETS,
     *ptb_rhn.PRESETS,
 )

@@ -65,10 +65,10 @@ def make_highway(name: str) -> Callable:
         return make_compiled()
     if name == "fused":
         return rhn_fused.highway
-    from thinrnn import rhn_persistent_triton, rhn_pointwise, rhn_polling, rhn_triton
+    from thinrnn import rhn_persistent_triton, rhn_pointwise, rhn_polling_triton, rhn_triton
 
     if name.startswith("polling"):
-        kernels = rhn_polling.Polling(**sizes(name.partition(":")[2]))
+        kernels = rhn_polling_triton.Polling(**sizes(name.partition(":")[2]))
     else:
         kernels = {
             "pointwise": rhn_pointwise.Loop(rhn_triton),

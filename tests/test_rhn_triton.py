@@ -87,7 +87,7 @@ def test_whole_steps_give_what_the_reference_gives(width, at_once, depth, droppe
 @pytest.mark.parametrize("dropped", [False, True])
 def test_polling_gives_what_the_reference_gives(width, batch, options, dropped):
     """As above, only a single program may run several steps."""
-    from thinrnn.rhn_polling import Polling
+    from thinrnn.rhn_polling_triton import Polling
 
     leaves, mask = case(2, batch, 4, width, 2, dropped, torch.float64)
     expected = outputs_and_gradients(rhn.highway, leaves, mask)
@@ -136,7 +136,7 @@ def side_by_side(monkeypatch):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that share memory")
 @pytest.mark.parametrize("look", [0, 32])
 def test_polling_programs_side_by_side_wait_for_one_another(look, side_by_side):
-    from thinrnn.rhn_polling import Polling
+    from thinrnn.rhn_polling_triton import Polling
 
     leaves, mask = case(3, 10, 4, 40, 2, True, torch.float64)
     expected = outputs_and_gradients(rhn.highway, leaves, mask)
@@ -152,12 +152,12 @@ def test_polling_programs_side_by_side_wait_for_one_another(look, side_by_side):
 
 @pytest.mark.parametrize("look", [0, 32])
 def test_polling_in_vain_ends_with_nan(look, monkeypatch):
-    from thinrnn import rhn_polling
+    from thinrnn import rhn_polling_triton
 
-    monkeypatch.setattr(rhn_polling, "PATIENCE", 128)
-    monkeypatch.setattr(rhn_polling, "LOOKS", 32)
+    monkeypatch.setattr(rhn_polling_triton, "PATIENCE", 128)
+    monkeypatch.setattr(rhn_polling_triton, "LOOKS", 32)
     (x, s, W, *rest), _ = case(2, 2, 4, 23, 2, False, torch.float64)
-    kernels = rhn_polling.Polling(neurons=16, look=look)
+    kernels = rhn_polling_triton.Polling(neurons=16, look=look)
     with torch.no_grad():
         output = rhn_fused.highway(x, s, W, rest[:2], rest[2:], kernels=kernels)
     assert output.isnan().any(-1).all()

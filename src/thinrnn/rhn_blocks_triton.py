@@ -1,7 +1,7 @@
 """Values in blocks of 8 rows and 32 neurons, the order in which matrix units read them.
 
-A warp that loads a block has in each thread what that thread multiplies, see `rhn_polling_triton`.
-Matrices are brought into this order by one kernel each, tile by tile.
+A warp that loads a block has in each thread what that thread multiplies, see
+`rhn_polling_kernels_triton`. Matrices are brought into this order by one kernel each, tile by tile.
 """
 
 # mypy: disable-error-code="no-untyped-def"

@@ -6,7 +6,7 @@
                after the loop:           one product for the weights of all depths
 
 The loop itself is a product and a kernel in each small step (`rhn_pointwise`, `rhn_triton`), or one
-kernel for each, or one for all of them (`rhn_persistent_triton`, `rhn_polling`).
+kernel for each, or one for all of them (`rhn_persistent_triton`, `rhn_polling_triton`).
 
 Everything that the backward pass needs is written where its large product wants to read it. Widths
 are padded to a multiple of 32 on the way in: matrix units are slow at others. A padded neuron has
@@ -110,15 +110,15 @@ def choose(from_x: Tensor, wanted: str = "") -> Kernels:
     if not from_x.is_cuda:
         return rhn_pointwise.Loop(rhn_pointwise)
     try:
-        from thinrnn import rhn_persistent_triton, rhn_polling, rhn_triton
+        from thinrnn import rhn_persistent_triton, rhn_polling_triton, rhn_triton
     except ImportError:  # no Triton
         return rhn_pointwise.Loop(rhn_pointwise)
     wanted = wanted or WANTED
     at_once = {"step": 1, "persistent": 0}.get(wanted)
     if at_once is not None and rhn_persistent_triton.fits(from_x):
         return rhn_persistent_triton.Whole(at_once)
-    if wanted == "polling" and rhn_polling.fits(from_x):
-        return rhn_polling.Polling()
+    if wanted == "polling" and rhn_polling_triton.fits(from_x):
+        return rhn_polling_triton.Polling()
     return rhn_pointwise.Loop(rhn_triton)
 
 

@@ -1,280 +1,115 @@
-"""All small steps of the recurrent highway network in one kernel that waits on the values alone.
+"""The loops of the highway network by kernels that wait on values."""
 
-    program (p, c):  neurons of block p, sequences of slice c; their state stays in registers
-                     weights of the next step on their way ── values of the others there? ── go on
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-As in `rhn_persistent_triton`, but nobody counts who has written: every number that programs give to
-one another has a place of its own, which holds NaN until it is written. A program reads, multiplies
-and, where something is NaN, does so again. That leaves out the fence and the counter, which take
-longer than all arithmetic of a small step. Sequences do not depend on one another, so they may be
-shared out as well.
-
-Weights and values lie in memory as matrix units want them (`rhn_blocks_triton`), so that no thread
-has to give another what it has loaded. `rhn_polling` launches the kernels.
-
-A NaN that was computed looks like one that was not written: a program then runs out of patience and
-goes on with NaN. So it does if programs should wait in vain, see `rhn_persistent_triton`.
-"""
-
-# mypy: disable-error-code="no-untyped-def"
-# (Triton's kernels are typed by what they are launched with.)
-
+import torch
 import triton
-import triton.language as tl
+from torch import Tensor
 
-from thinrnn.rhn_blocks_triton import place, places
-from thinrnn.rhn_persistent_triton import sum_parts
-from thinrnn.rhn_triton import tanh
+from thinrnn.rhn_blocks_triton import BLOCK, columns_of, in_blocks, rows_of
+from thinrnn.rhn_persistent_triton import room
+from thinrnn.rhn_polling_kernels_triton import backward, forward
 
-NUMBERS = ["steps", "depth", "batch", "rows", "first", "end", "once"]  # any value has the same code
+if TYPE_CHECKING:
+    from thinrnn.rhn_fused import Kept
 
-
-@triton.jit
-def _look(
-    r,
-    row,
-    reach,
-    WIDTH: tl.constexpr,
-    BLOCKS: tl.constexpr,
-    APART: tl.constexpr,
-    LOOKS: tl.constexpr,
-):
-    """Return when there is a value of a row for every so many neurons, or after so many looks.
-
-    Each warp looks for itself, at 32 values at a time: no other is waited for.
-    """
-    looks = tl.full((), LOOKS, tl.int32)
-    while looks > 0:
-        missing = tl.zeros((32,), tl.int32)
-        for part in tl.static_range(0, WIDTH, 32 * APART):
-            neuron = part + tl.arange(0, 32) * APART
-            seen = tl.load(
-                r + place(row, neuron, BLOCKS), mask=neuron < reach, other=0.0, volatile=True
-            )
-            missing |= (seen != seen).to(tl.int32)
-        looks = tl.where(tl.max(missing, 0) > 0, looks - 1, 0)
+PATIENCE = 1 << 18  # reads in a launch, a tenth of a second of them; 2 a step are usual
+WIDEST = 1024  # beyond, what a thread reads does not fit into its registers
+LOOKS = 64  # at some values, before all are read
 
 
-@triton.jit
-def _product(
-    r,
-    is_r,
-    u,
-    once,
-    PARTS: tl.constexpr,
-    PART: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
-    """Return what lies at r now times u, (PARTS, ROWS, COLUMNS); NaN where not all is there.
+@dataclass(frozen=True)
+class Polling:
+    """The loops, `at_once` small steps in one launch; 0 for all of them."""
 
-    Which neuron is which in a sum over all does not matter: the order here is such that a thread
-    has loaded what it multiplies.
-    """
-    values = tl.zeros(is_r.shape, r.dtype.element_ty)
-    for _ in range(0, once):  # a loop, since the compiler would put off some loads until others end
-        values = tl.load(r, mask=is_r, other=0.0, volatile=True)
-    values = tl.reshape(values, (PART // 32, ROWS // 8, PARTS, 8, 4, 2, 2, 2))
-    values = tl.permute(values, 2, 1, 3, 0, 5, 6, 4, 7)
-    values = tl.reshape(values, (PARTS, ROWS, PART))
-    u = tl.reshape(u, (PART // 32, COLUMNS // 8, PARTS, 8, 4, 2, 2, 2))
-    u = tl.permute(u, 2, 0, 5, 6, 4, 7, 1, 3)
-    u = tl.reshape(u, (PARTS, PART, COLUMNS))
-    return tl.dot(values, u, input_precision="ieee")
+    at_once: int = 0
+    neurons: int = 16  # of one program
+    rows: tuple[int, int] = (32, 16)  # sequences of one program, at most; forward, backward
+    warps: int = 8  # of one program; each sums over its share of the neurons that are read
+    look: int = 32  # at so many values at most before reading all; 0 to read at once
 
+    def forward(
+        self, from_x: Tensor, U: Tensor, b: Tensor, mask: Tensor | None, kept: "Kept"
+    ) -> None:
+        """Fill states, what was read of them and activations."""
+        width = U.shape[-1]
+        s = kept.states[0]
+        kept.read[0, 0] = s if mask is None else s * mask
+        tensors = [rows_of(U), from_x, b, s if mask is None else mask]
+        tensors += [kept.states, kept.read, kept.act]
+        given = self._given(kept, width, self.rows[0])
+        given[0] = in_blocks(kept.read[0, 0], *sliced(len(s), self.rows[0]))
+        for span in self._spans(kept):
+            self._launch(forward, [given, *tensors], span, mask, kept, width)
 
-@triton.jit
-def _any_nan(x, SIZE: tl.constexpr):
-    return tl.max(tl.reshape((x != x).to(tl.int32), (SIZE,)), 0)
+    def backward(
+        self, grad: Tensor, U: Tensor, mask: Tensor | None, kept: "Kept", grad_a: Tensor
+    ) -> Tensor:
+        """Fill the gradients of all pre-activations; return that of the first state."""
+        width = U.shape[-1]
+        carried = torch.zeros_like(kept.states[0])
+        first = carried if mask is None else mask
+        tensors = [columns_of(U), grad, first, kept.states, kept.act, grad_a, carried]
+        given = self._given(kept, 2 * width, self.rows[1])
+        for span in self._spans(kept)[::-1]:
+            self._launch(backward, [given, *tensors], span, mask, kept, 2 * width)
+        product = torch.mm(grad_a[0, 0], U[0])
+        return carried + (product if mask is None else product * mask)
 
+    def _given(self, kept: "Kept", reach: int, most: int) -> Tensor:
+        """Return memory for what programs give to one another."""
+        slices, rows = sliced(kept.read.shape[2], most)
+        shape = (kept.last + 1, slices, triton.cdiv(rows, 8) * 8 * reach)
+        return kept.read.new_full(shape, float("nan"))
 
-@triton.jit(do_not_specialize=NUMBERS)
-def forward(
-    given,  # to other programs, step by step: (T * L, slices, rows / 8, P / 32, 8, 32)
-    U,  # (L, 2P, P), in blocks of rows
-    from_x,
-    b,
-    mask,
-    states,
-    read,
-    act,
-    steps,
-    depth,
-    batch,
-    rows,
-    first,
-    end,
-    once,  # 1
-    WIDTH: tl.constexpr,
-    HAS_MASK: tl.constexpr,
-    APART: tl.constexpr,
-    LOOKS: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    ROWS: tl.constexpr,
-    NEURONS: tl.constexpr,
-    PARTS: tl.constexpr,
-    PART: tl.constexpr,
-    PATIENCE: tl.constexpr,
-):
-    p, c = tl.program_id(0), tl.program_id(1)
-    count = tl.minimum(rows, batch - c * rows)  # sequences of this program
-    i = tl.arange(0, ROWS)
-    j = p * NEURONS + tl.arange(0, NEURONS)
-    real = (i < count)[:, None] & (j < WIDTH)[None, :]
-    own = (c * rows + i)[:, None] * WIDTH + j[None, :]  # (ROWS, NEURONS) of (B, P)
-    own_h = 2 * (c * rows + i)[:, None] * WIDTH + j[None, :]  # of (B, 2P)
-    size = (batch * WIDTH).to(tl.int64)  # so that offsets of whole steps have 64 bits
-    BLOCKS: tl.constexpr = WIDTH // 32
-    row, block, r_at = places(BLOCKS, ROWS, PARTS, PART)
-    is_r = (row < count) & (block < BLOCKS)
-    _, block, u_at = places(BLOCKS, 2 * NEURONS, PARTS, PART)
-    is_u = block < BLOCKS
-    U += p * 2 * NEURONS * WIDTH
-    given += c * ((rows + 7) // 8 * 8 * WIDTH)
-    stride = (tl.num_programs(1) * ((rows + 7) // 8 * 8 * WIDTH)).to(tl.int64)
-    given_at = place(i[:, None], j[None, :], BLOCKS)
-    s = tl.load(states + first * size + own, mask=real, other=0.0)
-    if HAS_MASK:
-        m = tl.load(mask + own, mask=real, other=0.0)
-    patience = tl.full((), PATIENCE, tl.int32)
-    STEP: tl.constexpr = PROGRAMS * 2 * NEURONS * WIDTH
-    u = tl.load(U + first % depth * STEP + u_at, mask=is_u, other=0.0)
-    for k in range(first, end):
-        t, d = k // depth, k % depth
-        x_at = from_x + t * 2 * size + own_h
-        is_first = real & (own * 0 == d)
-        a_h = tl.load(x_at, mask=is_first, other=0.0).to(s.dtype)
-        a_t = tl.load(x_at + WIDTH, mask=is_first, other=0.0).to(s.dtype)
-        later = (j * 0 < d) & (j < WIDTH)
-        b_at = b + d * 2 * WIDTH + j
-        a_h += tl.load(b_at, mask=later, other=0.0).to(s.dtype)[None, :]
-        a_t += tl.load(b_at + WIDTH, mask=later, other=0.0).to(s.dtype)[None, :]
-        n = k + 1
-        next_read = read + (n % depth * steps + n // depth) * size + own
-        is_next = real & (own * 0 + n < steps * depth)
-        r = given + k * stride
-        h = tl.full((ROWS, NEURONS), float("nan"), s.dtype)
-        g, new = h, h
-        missing = tl.full((), 1, tl.int32)
-        while (missing > 0) & (patience > 0):
-            if LOOKS:
-                _look(r, count - 1, WIDTH, WIDTH, BLOCKS, APART, LOOKS)
-            both = _product(r + r_at, is_r, u, once, PARTS, PART, ROWS, 2 * NEURONS)
-            u = tl.load(U + n % depth * STEP + u_at, mask=is_u, other=0.0)  # for the next step
-            both = sum_parts(both, PARTS, ROWS, 2 * NEURONS)
-            by_h, by_t = tl.split(tl.reshape(both, (ROWS, NEURONS, 2)))
-            h, g = tanh(a_h + by_h), tl.sigmoid(a_t + by_t)
-            new = (h - s) * g + s
-            seen = (new * m if HAS_MASK else new).to(read.dtype.element_ty)
-            tl.store(r + stride + given_at, seen, mask=is_next)  # NaN if r is not all there
-            missing = _any_nan(new, ROWS * NEURONS)
-            patience -= 1
-            if missing > 0:
-                u = tl.load(U + d * STEP + u_at, mask=is_u, other=0.0)
-        s = new
-        # what only backward reads comes after what others wait for
-        seen = (s * m if HAS_MASK else s).to(read.dtype.element_ty)
-        tl.store(next_read, seen, mask=is_next, cache_modifier=".cs")
-        tl.store(states + n * size + own, s, mask=real, cache_modifier=".cs")
-        at = act + k * 2 * size + own_h
-        tl.store(at, h.to(act.dtype.element_ty), mask=real, cache_modifier=".cs")
-        tl.store(at + WIDTH, g.to(act.dtype.element_ty), mask=real, cache_modifier=".cs")
+    def _spans(self, kept: "Kept") -> list[tuple[int, int]]:
+        count = kept.last + 1
+        length = self.at_once or count
+        return [(first, min(first + length, count)) for first in range(0, count, length)]
+
+    def _launch(
+        self,
+        kernel: Any,
+        tensors: list[Tensor],
+        span: tuple[int, int],
+        mask: Tensor | None,
+        kept: "Kept",
+        reach: int,
+    ) -> None:
+        depth, steps, batch, width = kept.read.shape
+        reach = triton.next_power_of_2(reach)
+        parts = min(self.warps, reach // BLOCK)
+        slices, rows = sliced(batch, self.rows[kernel is backward])
+        programs = width // self.neurons
+        kernel[(programs, slices)](
+            *tensors,
+            *(steps, depth, batch, rows, *span, 1),
+            WIDTH=width,
+            HAS_MASK=mask is not None,
+            APART=self.neurons * triton.cdiv(programs, max(1, self.look)),
+            LOOKS=LOOKS if self.look else 0,
+            PROGRAMS=programs,
+            ROWS=max(16, triton.next_power_of_2(rows)),
+            NEURONS=self.neurons,
+            PARTS=parts,
+            PART=reach // parts,
+            PATIENCE=PATIENCE // LOOKS if self.look else PATIENCE,
+            num_warps=self.warps,
+            num_stages=1,  # more would fetch what other programs have not written yet
+            **({"launch_cooperative_grid": True} if span[1] - span[0] > 1 else {}),
+        )
 
 
-@triton.jit(do_not_specialize=NUMBERS)
-def backward(
-    given,  # (T * L, slices, rows / 8, 2P / 32, 8, 32)
-    U,  # (L, 2P, P), in blocks of columns
-    grad,
-    mask,
-    states,
-    act,
-    grad_a,
-    carried,
-    steps,
-    depth,
-    batch,
-    rows,
-    first,
-    end,
-    once,  # 1
-    WIDTH: tl.constexpr,
-    HAS_MASK: tl.constexpr,
-    APART: tl.constexpr,
-    LOOKS: tl.constexpr,
-    PROGRAMS: tl.constexpr,
-    ROWS: tl.constexpr,
-    NEURONS: tl.constexpr,
-    PARTS: tl.constexpr,
-    PART: tl.constexpr,
-    PATIENCE: tl.constexpr,
-):
-    p, c = tl.program_id(0), tl.program_id(1)
-    count = tl.minimum(rows, batch - c * rows)
-    i = tl.arange(0, ROWS)
-    j = p * NEURONS + tl.arange(0, NEURONS)
-    real = (i < count)[:, None] & (j < WIDTH)[None, :]
-    own = (c * rows + i)[:, None] * WIDTH + j[None, :]
-    own_h = 2 * (c * rows + i)[:, None] * WIDTH + j[None, :]
-    size = (batch * WIDTH).to(tl.int64)  # so that offsets of whole steps have 64 bits
-    BLOCKS: tl.constexpr = WIDTH // 16  # gradients of h, then those of t
-    row, block, r_at = places(BLOCKS, ROWS, PARTS, PART)
-    is_r = (row < count) & (block < BLOCKS)
-    _, block, u_at = places(BLOCKS, NEURONS, PARTS, PART)
-    is_u = block < BLOCKS
-    U += p * 2 * NEURONS * WIDTH
-    given += c * ((rows + 7) // 8 * 16 * WIDTH)
-    stride = (tl.num_programs(1) * ((rows + 7) // 8 * 16 * WIDTH)).to(tl.int64)
-    given_at = place(i[:, None], j[None, :], BLOCKS)
-    to_t = WIDTH // 32 * 256
-    total = tl.load(carried + own, mask=real, other=0.0)
-    if HAS_MASK:
-        m = tl.load(mask + own, mask=real, other=0.0)
-    patience = tl.full((), PATIENCE, tl.int32)
-    STEP: tl.constexpr = PROGRAMS * 2 * NEURONS * WIDTH
-    u = tl.load(U + end % depth * STEP + u_at, mask=is_u, other=0.0)
-    last = act + (end - 1) * 2 * size + own_h
-    next_h = tl.load(last, mask=real, other=0.0)
-    next_g = tl.load(last + WIDTH, mask=real, other=0.0)
-    next_before = tl.load(states + (end - 1) * size + own, mask=real, other=0.0)
-    for done in range(0, end - first):
-        k = end - 1 - done
-        t, d = k // depth, k % depth
-        n = k + 1
-        is_next = n < steps * depth  # nothing comes after the last step
-        h, g, before = next_h.to(total.dtype), next_g.to(total.dtype), next_before
-        is_more = real & (own * 0 + k > first)
-        last = act + (k - 1) * 2 * size + own_h
-        is_output = real & (own * 0 + d == depth - 1)
-        total += tl.load(grad + t * size + own, mask=is_output, other=0.0)
-        of_h = g * (1 - h * h)
-        of_t = (h - before) * g * (1 - g)
-        r = given + n * stride
-        new = tl.full((ROWS, NEURONS), float("nan"), total.dtype)
-        missing = tl.full((), 1, tl.int32)
-        while (missing > 0) & (patience > 0):
-            if LOOKS:
-                reach = tl.where(is_next, WIDTH, 0)
-                _look(r + to_t, count - 1, reach, WIDTH, BLOCKS, APART, LOOKS)
-            products = _product(r + r_at, is_r & is_next, u, once, PARTS, PART, ROWS, NEURONS)
-            u = tl.load(U + d * STEP + u_at, mask=is_u, other=0.0)  # for the next step
-            next_h = tl.load(last, mask=is_more, other=0.0)
-            next_g = tl.load(last + WIDTH, mask=is_more, other=0.0)
-            next_before = tl.load(states + (k - 1) * size + own, mask=is_more, other=0.0)
-            by_matrix = sum_parts(products, PARTS, ROWS, NEURONS)
-            new = total + (by_matrix * m if HAS_MASK else by_matrix)
-            of_a = (new * of_h).to(grad_a.dtype.element_ty)
-            tl.store(r - stride + given_at, of_a, mask=real)
-            of_a = (new * of_t).to(grad_a.dtype.element_ty)
-            tl.store(r - stride + given_at + to_t, of_a, mask=real)
-            missing = _any_nan(new, ROWS * NEURONS)
-            patience -= 1
-            if missing > 0:
-                u = tl.load(U + n % depth * STEP + u_at, mask=is_u, other=0.0)
-        at = grad_a + (d * steps + t) * 2 * size + own_h
-        of_a = (new * of_h).to(grad_a.dtype.element_ty)
-        tl.store(at, of_a, mask=real, cache_modifier=".cs")
-        of_a = (new * of_t).to(grad_a.dtype.element_ty)
-        tl.store(at + WIDTH, of_a, mask=real, cache_modifier=".cs")
-        total = new * (1 - g)
-    tl.store(carried + own, total, mask=real)
+def fits(from_x: Tensor) -> bool:
+    """Return whether these kernels can run on values of this shape, type and device."""
+    _, batch, rows = from_x.shape
+    width = rows // 2
+    programs = width // Polling.neurons * sliced(batch, min(Polling.rows))[0]
+    return width <= WIDEST and programs <= room(from_x) and from_x.dtype.itemsize == 2
+
+
+def sliced(batch: int, most: int) -> tuple[int, int]:
+    """Return in how many slices of at most so many sequences a batch is cut, and what each has."""
+    slices = triton.cdiv(batch, most)
+    return slices, triton.cdiv(batch, slices)

@@ -85,7 +85,7 @@ def test_many_steps_agree_with_the_library_products(kernels):
 @pytest.mark.parametrize("rows", [(16, 16), (32, 32)])
 @pytest.mark.parametrize("look", [0, 8])
 def test_polling_in_other_sizes_agrees_with_the_library_products(width, rows, look):
-    from thinrnn.rhn_polling import Polling
+    from thinrnn.rhn_polling_triton import Polling
 
     leaves, mask = on_gpu(*case(35, 20, width, width, 10, True, torch.float32))
     with torch.autocast("cuda", torch.bfloat16):

@@ -13,7 +13,7 @@ from thinrnn.recipes.language_model.settings import Settings
 
 TOKENS = 929_589  # of the training text; the paper's penalties are multiples of 0.08 / TOKENS
 PAPER_BUDGET = 6_160_000 + 10_000
-SHORT = 60  # epochs of the rows that are compared among themselves
+SHORT = 50  # epochs of the rows that are compared among themselves
 # What the pruned runs ended with; the controls that are trained alone have these shapes.
 PAPER_SHAPE = (218, (505, 196))
 THIN_SHAPE = (360, (440, 360))
@@ -121,11 +121,11 @@ def thin() -> Settings:
         hidden=(1300, 900),
         tied=True,
         locked=True,
-        dropout=0.6,
-        input_dropout=0.55,
-        layer_dropout=0.4,
-        word_dropout=0.12,
-        weight_dropout=0.5,
+        dropout=0.65,
+        input_dropout=0.65,
+        layer_dropout=0.5,
+        word_dropout=0.15,
+        weight_dropout=0.6,
         small_dropout=0.15,
         init_range=0.1,
         optimizer="adam",

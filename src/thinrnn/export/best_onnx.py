@@ -47,6 +47,7 @@ def best_onnx(path: str | Path, out: str | Path, *, k: int = 10) -> Path:
         )
     if not 0 < k <= shape[2]:
         raise ExportError(f"k is {k}, but there are {shape[2]} words: choose 1 to {shape[2]}.")
+    _all_steps_at_once(graph, logits)
     first = _output_layers(graph, logits)
     graph.initializer.extend(
         numpy_helper.from_array(numpy.array([number], numpy.int64), name)
@@ -74,6 +75,21 @@ def best_onnx(path: str | Path, out: str | Path, *, k: int = 10) -> Path:
     except OSError as error:
         raise ExportError(f"cannot write '{out}': {error.strerror or error}.") from error
     return Path(out)
+
+
+def _all_steps_at_once(graph: Any, logits: str) -> None:
+    """Take layers that are computed step by step, see by_step, out of their loop."""
+    last = next(node for node in graph.node if logits in node.output)
+    if last.op_type != "Scan" or len(last.output) > 1:  # with states it is a recurrent layer
+        return
+    body = next(attribute.g for attribute in last.attribute if attribute.name == "body")
+    outside = dict(zip((one.name for one in body.input), last.input, strict=True))
+    outside[body.output[0].name] = logits
+    graph.node.remove(last)
+    for node in body.node:
+        node.input[:] = [outside.get(name, name) for name in node.input]
+        node.output[:] = [outside.get(name, name) for name in node.output]
+        graph.node.append(node)
 
 
 def _output_layers(graph: Any, logits: str) -> list[Any]:

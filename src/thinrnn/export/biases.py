@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 
-from thinrnn.export.editor import constant
+from thinrnn.export.editor import constant, replace_chain_
 
 JOINED = " + "  # between the names of a weight and a bias
 WIDE = 4  # outputs per input; narrower layers pad as much as they add
@@ -38,7 +38,7 @@ def fold_biases_(graph: Any) -> None:
         pad = onnx_ir.node("Pad", with_one, {"mode": "constant"}, name=f"{node.name}.pad")
         pad.outputs[0].name = f"{node.name}.padded"
         product = onnx_ir.node("MatMul", [pad.outputs[0], whole], name=node.name)
-        _put(graph, [pad, product], instead_of=[node, add])
+        replace_chain_(graph, [pad, product], instead_of=[node, add])
 
 
 def unfold_biases_(graph: Any) -> None:
@@ -58,7 +58,7 @@ def unfold_biases_(graph: Any) -> None:
         product.outputs[0].name = f"{node.name}.product"
         inputs = [product.outputs[0], constant(graph, names[1], rows[-1])]
         add = onnx_ir.node("Add", inputs, name=f"{node.name}.add")
-        _put(graph, [product, add], instead_of=[pad, node])
+        replace_chain_(graph, [product, add], instead_of=[pad, node])
 
 
 def bias_of(node: Any, size: int) -> tuple[Any, Any]:
@@ -78,20 +78,3 @@ def _is_wide(weight: Any) -> bool:
         return False
     inputs, outputs = weight.shape
     return bool(outputs >= WIDE * inputs and len(weight.uses()) == 1)
-
-
-def _put(graph: Any, new: list[Any], *, instead_of: list[Any]) -> None:
-    """Replace a chain of nodes by another whose last output is the same."""
-    import onnx_ir
-
-    mine, theirs = new[-1].outputs[0], instead_of[-1].outputs[0]
-    mine.shape, mine.type = theirs.shape, theirs.type
-    graph.insert_before(instead_of[-1], new)
-    onnx_ir.convenience.replace_all_uses_with(theirs, mine, True)
-    mine.name, theirs.name = theirs.name, None
-    unread = [v for node in instead_of for v in node.inputs if v is not None]
-    for node in reversed(instead_of):
-        graph.remove(node, safe=True)
-    for value in unread:
-        if value.is_initializer() and not value.uses():
-            graph.initializers.pop(value.name, None)

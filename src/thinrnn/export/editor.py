@@ -36,6 +36,23 @@ def constant(graph: Any, name: str, array: Array) -> Any:
     return graph.initializers[name]
 
 
+def replace_chain_(graph: Any, new: list[Any], *, instead_of: list[Any]) -> None:
+    """Replace a chain of nodes by another whose last output is the same."""
+    import onnx_ir
+
+    mine, theirs = new[-1].outputs[0], instead_of[-1].outputs[0]
+    mine.shape, mine.type = theirs.shape, theirs.type
+    graph.insert_before(instead_of[-1], new)
+    onnx_ir.convenience.replace_all_uses_with(theirs, mine, True)
+    mine.name, theirs.name = theirs.name, None
+    unread = [v for node in instead_of for v in node.inputs if v is not None]
+    for node in reversed(instead_of):
+        graph.remove(node, safe=True)
+    for value in unread:
+        if value.is_initializer() and not value.uses():
+            graph.initializers.pop(value.name, None)
+
+
 class Editor:
     """A graph that is being changed; nodes may also be in the body of a loop."""
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy
 
 from thinrnn.export.biases import bias_of, unfold_biases_
+from thinrnn.export.by_step import by_step_
 from thinrnn.export.editor import Array, Editor, Rewritten
 
 SMALLEST = 64  # weights; below that a scale per row costs more than it saves
@@ -36,6 +37,7 @@ def rewrite_(graph: Any, *, per_row: bool) -> list[Rewritten]:
     for value in left:
         user = value.uses()[0].node.op_type.removeprefix("DynamicQuantize")
         editor.note(value, user, LEFT, _why_left(value))
+    by_step_(graph)
     return editor.done
 
 

@@ -94,6 +94,43 @@ def test_tied_matrix_of_a_single_step_is_stored_once(per_row: bool, tmp_path: Pa
     assert sizes.count(200 * 24) == 1
 
 
+class TwoTables(Tagger):
+    """Most words have short vectors, which a matrix makes longer: one table of all of them."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.LSTM(24, 24), 24)
+        self.embedding, self.head = nn.Embedding(60, 24), nn.Linear(24, 60)
+        self.head.weight = self.embedding.weight
+        self.short, self.widen = nn.Embedding(140, 8), nn.Linear(8, 24, bias=False)
+        self.narrow = nn.Linear(24, 8)
+        self.others = nn.Linear(8, 140)
+        self.others.weight = self.short.weight
+
+    def forward(self, tokens: Any) -> Any:
+        table = torch.cat([self.embedding.weight, self.short.weight @ self.widen.weight.t()])
+        hidden = self.rnn(nn.functional.embedding(tokens, table))[0]
+        return torch.cat([self.head(hidden), self.others(self.narrow(hidden))], -1)
+
+
+@pytest.mark.parametrize("per_row", [False, True])
+def test_weights_of_a_table_are_stored_once_and_in_8_bits(per_row: bool, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    before, result = files(TwoTables(), tmp_path, per_row=per_row)
+    wanted, found = outputs(before), outputs(result.path)
+    assert numpy.abs(wanted - found).max() < 0.03 * numpy.abs(wanted).max()
+    for path, kind in ((before, "FLOAT"), (result.path, "INT8")):
+        shapes = Counter(
+            tuple(one.dims)
+            for one in onnx.load(path).graph.initializer
+            if onnx.TensorProto.DataType.Name(one.data_type) == kind
+        )
+        assert shapes[60, 24] == shapes[140, 8] == shapes[8, 24] == 1
+        assert shapes[200, 24] == shapes[140, 24] == shapes[8, 140] == shapes[24, 60] == 0
+    assert all(
+        len(w.shape) == 1 or w.name.endswith(".B") for w in result.weights if "float" in w.now
+    )
+
+
 def test_tiny_layers_stay_as_they_are(tmp_path: Path) -> None:
     export_onnx(nn.LSTM(24, 2), tmp_path / "a.onnx", torch.randn(5, 2, 24))
     done = quantize_onnx(tmp_path / "a.onnx", tmp_path / "b.onnx")

@@ -21,6 +21,7 @@ from thinrnn.export.watch import Layer
 from thinrnn.tree import tensors_in
 
 MOST_BYTES = 1 << 40  # weights of any size are folded
+TABLES = ("MatMul", "Concat")  # what may make a table of embeddings out of weights
 
 
 class Traced(nn.Module):
@@ -88,17 +89,27 @@ def _fold(model: Any) -> None:
     from onnxscript import optimizer
 
     def should_fold(node: Any) -> bool | None:
-        # The transpose of a tied embedding would be stored besides it; runtimes make it in memory.
-        if node.op_type != "Transpose":
+        # The transpose of a tied embedding would be stored besides it, and a table that is made of
+        # several weights is larger than these; runtimes make both in memory.
+        if node.op_type not in ("Transpose", *TABLES):
             return None
-        readers = {use.node.op_type for use in node.inputs[0].uses()}
-        return False if "Gather" in readers else None
+        table = node.inputs[0] if node.op_type == "Transpose" else node.outputs[0]
+        return False if _is_looked_up(table) else None
 
     optimizer.optimize_ir(
         model,
         input_size_limit=MOST_BYTES,
         output_size_limit=MOST_BYTES,
         should_fold=should_fold,
+    )
+
+
+def _is_looked_up(value: Any) -> bool:
+    """Whether a value is a table of embeddings or a part of one."""
+    return any(
+        (use.node.op_type, use.idx) == ("Gather", 0)
+        or (use.node.op_type in TABLES and _is_looked_up(use.node.outputs[0]))
+        for use in value.uses()
     )
 
 

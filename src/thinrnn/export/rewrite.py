@@ -3,6 +3,7 @@
 LSTM        -> DynamicQuantizeLSTM                            computes in 8 bits
 MatMul, Add -> DynamicQuantizeMatMul                          computes in 8 bits
 Gather      -> Gather of 8 bits, Cast, Mul                    looks up in 8 bits
+of a table made of weights: these behind Cast and Mul         float32 once it is loaded
 GRU, RNN    -> the same, their weights behind Cast and Mul    float32 once it is loaded
 
 A matrix has one scale, or one for each of its rows. One that two operators share is stored once.
@@ -19,6 +20,7 @@ from thinrnn.export.editor import Array, Editor, Rewritten
 
 SMALLEST = 64  # weights; below that a scale per row costs more than it saves
 COMPUTED, LOOKED_UP, STORED, LEFT = "int8", "int8 lookup", "int8 in the file", "float32"
+IN_A_TABLE = "part of a table of embeddings; float32 once loaded"
 NO_KERNEL = "ONNX Runtime has no 8-bit kernel for it; float32 once loaded"
 
 
@@ -89,6 +91,8 @@ def _lstm(editor: Editor, node: Any) -> None:
 
 def _matmul(editor: Editor, node: Any) -> None:
     value = node.inputs[1]
+    if _is_table(node.inputs[0]) and _is_table(value):
+        return _made(editor, node)
     turned = value.producer() if value is not None else None
     if turned is not None and turned.op_type == "Transpose" and _is_table(turned.inputs[0]):
         source = turned.inputs[0]
@@ -155,11 +159,31 @@ def _stored(editor: Editor, node: Any) -> None:
         node.replace_input_with(place, found)
 
 
+def _concat(editor: Editor, node: Any) -> None:
+    if any((use.node.op_type, use.idx) == ("Gather", 0) for use in node.outputs[0].uses()):
+        _made(editor, node)
+
+
+def _made(editor: Editor, node: Any) -> None:
+    """Store in 8 bits the weights of which a table is made, which runtimes do as they load it."""
+    for place, value in enumerate(node.inputs):
+        if not _is_table(value):
+            continue
+        codes, scale = _shared(editor, value)
+        if editor.per_row:
+            last = editor.weight("last_axis", numpy.array([-1]))
+            scale = editor.before(node, "Unsqueeze", [scale, last])
+        found = editor.before(node, "Cast", [codes], to=1)
+        editor.note(value, node.op_type, STORED, IN_A_TABLE)
+        node.replace_input_with(place, editor.before(node, "Mul", [found, scale]))
+
+
 RULES: dict[str, Callable[[Editor, Any], None]] = {
     "LSTM": _lstm,
     "MatMul": _matmul,
     "Gemm": _gemm,
     "Gather": _gather,
+    "Concat": _concat,
     "GRU": _stored,
     "RNN": _stored,
 }

@@ -212,6 +212,7 @@ def test_folders_without_these_settings_hold_models_without_rare_words(tmp_path)
 
 
 def test_onnx_files_give_the_same_in_all_their_kinds(folder, tmp_path):
+    onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     from thinrnn import best_onnx, quantize_onnx
@@ -226,6 +227,8 @@ def test_onnx_files_give_the_same_in_all_their_kinds(folder, tmp_path):
         streaming: export_model(folder, tmp_path / f"{streaming}.onnx", streaming=streaming).path
         for streaming in (False, True)
     }
+    operators = [node.op_type for node in onnx.load(paths[True]).graph.node]
+    assert operators.count("Gather") == 1 and "Where" not in operators
     whole = OnnxFile(paths[False])({"tokens": tokens.numpy()})
     assert numpy.abs(next(iter(whole.values())) - wanted).max() < 1e-5
 

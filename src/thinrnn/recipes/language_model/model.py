@@ -141,6 +141,9 @@ class LanguageModel(nn.Module):
         """Return e(w) of each token."""
         if self.frequent == self.words:
             return self.embedding(tokens)
+        if torch.onnx.is_in_onnx_export():  # runtimes compute it once, when they load a file
+            rare = self.rare.weight @ self.widen.weight.t()
+            return F.embedding(tokens, torch.cat([self.embedding.weight, rare]))
         # Each table is asked for every token: which are rare is known on the device alone.
         known = self.embedding(tokens.clamp(max=self.frequent - 1))
         rare = self.widen(self.rare((tokens - self.frequent).clamp(min=0)))

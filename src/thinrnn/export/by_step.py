@@ -1,11 +1,11 @@
-"""Wide layers side by side, computed step by step.
+"""The widest of several layers side by side, computed step by step.
 
-    x -> layer --+                               +- step: x_t -> layer --+            -+
-                 +- Concat (T, B, V)   becomes   |                       +- Concat     | for all t
-    z -> layer --+                               +-       z_t -> layer --+            -+
+    x -> layer ------+                          x -> layer ---> for all t: y_t -----------+
+                     +- Concat (T, B, V)   ->                                             +- Concat
+    z -> wide layer -+                          z ------------> for all t: z_t -> layer --+
 
 A Concat of all steps reads from memory what the layers have just written there, a fifth of the
-time of a small language model; what they write for one step is still in the cache.
+time of a small language model; what the widest writes for one step is still in the cache.
 """
 
 from typing import Any
@@ -17,51 +17,49 @@ WIDE = 4096  # outputs; a batch of fewer stays in the cache for some steps
 
 
 def by_step_(graph: Any) -> None:
-    """Compute 8-bit layers whose outputs are joined to an output (T, B, V) one step at a time."""
+    """Compute the widest 8-bit layer of those that are joined to an output (T, B, V) by steps."""
     for value in list(graph.outputs):
         join = value.producer()
-        if join is not None and join.op_type == "Concat" and _is_wide(value):
-            layers = [one.producer() for one in join.inputs]
-            if _is_last(join, value) and all(_is_layer(one) for one in layers):
-                replace_chain_(graph, [_scan(layers, join)], instead_of=[*layers, join])
+        if join is None or join.op_type != "Concat" or not _is_wide(join):
+            continue
+        widest = max(join.inputs, key=lambda one: one.shape[2])
+        layer = widest.producer()
+        if layer is not None and layer.op_type == LAYER and len(widest.uses()) == 1:
+            replace_chain_(graph, [_scan(layer, join)], instead_of=[layer, join])
 
 
-def _is_wide(value: Any) -> bool:
-    shape = list(value.shape)
-    return len(shape) == 3 and str(shape[0]) == "time" and int(shape[2]) >= WIDE
-
-
-def _is_last(join: Any, value: Any) -> bool:
-    """Whether the last axes are joined, and the result is an output and nothing else."""
-    return join.attributes["axis"].value in (-1, 2) and not value.uses()
-
-
-def _is_layer(node: Any) -> bool:
-    if node is None or node.op_type != LAYER or len(node.outputs[0].uses()) > 1:
+def _is_wide(join: Any) -> bool:
+    """Whether many outputs are joined, along the last axis, and nothing else is made of them."""
+    (value,) = join.outputs
+    if value.uses() or any(one.shape is None for one in (value, *join.inputs)):
         return False
-    shape = node.inputs[0].shape
-    return shape is not None and len(shape) == 3 and not node.outputs[0].is_graph_output()
+    shape = list(value.shape)
+    along_last = join.attributes["axis"].value in (-1, 2)
+    return len(shape) == 3 and str(shape[0]) == "time" and along_last and shape[2] >= WIDE
 
 
-def _scan(layers: list[Any], join: Any) -> Any:
-    """Return the operator that goes through the steps; its body are the layers and their Concat."""
+def _scan(layer: Any, join: Any) -> Any:
+    """Return the operator that goes through the steps; its body is the layer and the Concat."""
     import onnx_ir
 
     def step_of(value: Any) -> Any:
         shape = onnx_ir.Shape(list(value.shape)[1:])
         return onnx_ir.Value(name=f"step.{value.name}", shape=shape, type=value.type)
 
-    nodes = []
-    steps = {node.inputs[0]: step_of(node.inputs[0]) for node in layers}
-    for old in layers:
-        inputs = [steps[old.inputs[0]], *old.inputs[1:]]
-        new = onnx_ir.node(LAYER, inputs, domain=old.domain, name=old.name)
-        new.outputs[0].name = f"step.{old.outputs[0].name}"
-        nodes.append(new)
-    ends = [node.outputs[0] for node in nodes]
+    (wide,) = layer.outputs
+    parts = [layer.inputs[0] if value is wide else value for value in join.inputs]
+    steps = {value: step_of(value) for value in parts}
+    inside = onnx_ir.node(
+        LAYER,
+        [steps[layer.inputs[0]], *layer.inputs[1:]],
+        domain=layer.domain,
+        outputs=[step_of(wide)],
+        name=layer.name,
+    )
+    ends = [inside.outputs[0] if value is wide else steps[value] for value in join.inputs]
     last = step_of(join.outputs[0])
-    nodes.append(onnx_ir.node("Concat", ends, {"axis": -1}, outputs=[last], name=join.name))
-    body = onnx_ir.Graph(list(steps.values()), [last], nodes=nodes, name="step")
+    together = onnx_ir.node("Concat", ends, {"axis": -1}, outputs=[last], name=join.name)
+    body = onnx_ir.Graph(list(steps.values()), [last], nodes=[inside, together], name="step")
     attributes = [
         onnx_ir.AttrGraph("body", body),
         onnx_ir.AttrInt64("num_scan_inputs", len(steps)),

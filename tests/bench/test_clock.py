@@ -21,7 +21,7 @@ def test_every_round_begins_with_another_one():
 
 def test_a_warm_call_comes_after_others_like_it_and_a_cold_one_after_a_flush():
     seen = []
-    calls = {"a": lambda: time.sleep(0.03), "b": lambda: seen.append(time.sleep(0.03))}
+    calls = {"a": lambda: time.sleep(0.06), "b": lambda: seen.append(time.sleep(0.06))}
     for clock, times in ((warm_clock(calls), 2), (cold_clock(calls, 1024), 1)):
         seen.clear()
         clock.round()

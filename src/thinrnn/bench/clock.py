@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 SHORTEST = 1e-3  # seconds; quicker calls are timed several at a time
-WARMING = 0.02  # seconds; one call is too few: the last cache takes in what was evicted before
-LONG = 5  # times that; what takes longer is not called again to be warm
+WARMING = 0.05  # seconds; a few calls are too few: the last cache takes in what was evicted before
+LONG = 2  # times that; what takes longer is not called again to be warm
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 UNKNOWN_CACHE = 64 << 20  # bytes; where the system does not say how large its caches are
 

@@ -2,10 +2,12 @@
 
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from thinrnn.errors import FolderError
 from thinrnn.recipes.language_model import teacher
@@ -112,3 +114,26 @@ def test_a_folder_that_is_not_there_is_said_before_a_run_begins(tiny, tmp_path, 
 def test_to_start_from_the_dense_model_it_has_to_be_trained(tiny):
     with pytest.raises(InputError, match="add dense to phases"):
         tiny(phases=("gated",), start_from="dense")
+
+
+class Sure(nn.Module):
+    """Knows how often each word occurs, and exaggerates."""
+
+    def __init__(self, shares, factor):
+        super().__init__()
+        self.logits = nn.Parameter(factor * shares.log())
+
+    def forward(self, tokens, state=None):
+        return self.logits.expand(*tokens.shape, -1), state
+
+
+@pytest.mark.parametrize("factor", [0.9, 1.0, 1.25])
+def test_a_teacher_that_is_too_sure_of_itself_speaks_at_a_higher_temperature(factor):
+    torch.manual_seed(0)
+    shares = torch.tensor([0.4, 0.3, 0.2, 0.06, 0.04])
+    valid = torch.multinomial(shares, 20_000, replacement=True)
+    text = SimpleNamespace(valid=valid, vocabulary=SimpleNamespace(number=lambda token: 0))
+    found = teacher.calibrated(Sure(shares, factor), text, batch=10)
+    assert found.temperature == pytest.approx(factor, abs=0.051)
+    logits, _ = found(torch.zeros(2, 3, dtype=torch.long))
+    torch.testing.assert_close(logits[0, 0].softmax(-1), shares, atol=0.02, rtol=0)

@@ -4,21 +4,65 @@
                                                          probabilities, (L - 1, B, TOP)
 
 They are computed once, so that a training step costs no more than without them.
+
+A model that has read its training text many times is too sure of itself, and the small one would
+learn that from it. So a teacher's logits are first divided by the temperature at which it predicts
+the validation text best.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from thinrnn.recipes.language_model.corpus import Text
+from thinrnn.recipes.language_model.data import EOS, scoring_streams
 from thinrnn.recipes.language_model.load import load_model
 from thinrnn.run.errors import InputError
 
 TOP = 64
 WINDOW = 32
+TEMPERATURES = tuple(0.8 + 0.05 * i for i in range(15))  # up to 1.5
+
+
+class Calibrated(nn.Module):
+    """A language model whose logits are divided by a temperature."""
+
+    def __init__(self, model: nn.Module, temperature: float) -> None:
+        super().__init__()
+        self.model, self.temperature = model, temperature
+
+    def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        logits, state = self.model(tokens, state)
+        return logits / self.temperature, state
+
+
+def calibrated(teacher: nn.Module, text: Text, *, batch: int) -> Calibrated:
+    """Return the teacher at the temperature that suits the validation text best."""
+    losses = _losses(teacher, text, batch)
+    best = min(range(len(losses)), key=losses.__getitem__)
+    return Calibrated(teacher, TEMPERATURES[best])
+
+
+@torch.no_grad()
+def _losses(teacher: nn.Module, text: Text, batch: int) -> list[float]:
+    """Return the loss on the validation text at each temperature."""
+    device = next(teacher.parameters()).device
+    start = text.vocabulary.number(EOS)
+    inputs, targets = scoring_streams(text.valid, min(batch, len(text.valid)), start)
+    losses = torch.zeros(len(TEMPERATURES), dtype=torch.float64, device=device)
+    state = None
+    teacher.eval()
+    for place in range(0, len(inputs), WINDOW):
+        x, y = (part[place : place + WINDOW].long().to(device) for part in (inputs, targets))
+        logits, state = teacher(x, state)
+        for i, temperature in enumerate(TEMPERATURES):
+            cooler = (logits.float() / temperature).flatten(0, 1)
+            losses[i] += F.cross_entropy(cooler, y.flatten(), ignore_index=-1, reduction="sum")
+    return losses.tolist()
 
 
 @dataclass(frozen=True)

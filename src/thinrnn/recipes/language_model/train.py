@@ -22,7 +22,12 @@ from thinrnn.recipes.language_model.phases import (
     start_with_,
 )
 from thinrnn.recipes.language_model.settings import Settings
-from thinrnn.recipes.language_model.teacher import SoftTargets, load_teacher, soft_targets
+from thinrnn.recipes.language_model.teacher import (
+    SoftTargets,
+    calibrated,
+    load_teacher,
+    soft_targets,
+)
 from thinrnn.recipes.settings import as_json, changed, with_values
 from thinrnn.report import write_report
 from thinrnn.run import InputError, InterruptedRunError, RunFolder
@@ -145,11 +150,14 @@ def ask_teacher(
     is wanted.
     """
     folder = Path(settings.teacher) if settings.teacher else run.path / "dense"
-    teacher = load_teacher(folder, text).to(device)
+    teacher = calibrated(load_teacher(folder, text).to(device), text, batch=settings.eval_batch)
+    progress.line(
+        f"the teacher, {folder.name}, speaks at a temperature of {teacher.temperature:.2f}"
+    )
     data = streams(text.train, settings.batch).to(device)
     if settings.written:
         data = written.with_written(data, teacher, settings, run, progress)
-    progress.line(f"reading the training text with the teacher, {folder.name}")
+    progress.line("the teacher reads the training text")
     return data, soft_targets(teacher, data)
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/rhn_step.py --device cuda                 the paper's model, bf16
     python benchmarks/rhn_step.py --width 40 --depth 3 --words 200 --repeats 3        on the CPU
-    python benchmarks/rhn_step.py --device cuda --ways "persistent graph" "polling:rows=16/16 graph"
+    python benchmarks/rhn_step.py --device cuda --ways "polling graph" "polling:rows=32/16 graph"
 
 A step is everything: embedding, dropout, recurrence, output layer over all words, loss, backward,
 clipping, SGD. Every way is a process of its own, so one that crashes or hangs costs no other its
@@ -30,10 +30,7 @@ from thinrnn.run.files import write_atomic
 PROGRAM = Path(__file__).with_name("rhn_way.py")
 WAYS = {
     "cpu": ["reference", "fused"],
-    "cuda": [
-        *("reference", "pointwise"),
-        *("persistent graph", "polling graph", "step graph", "pointwise graph", "reference graph"),
-    ],
+    "cuda": ["reference", "pointwise", "polling graph", "pointwise graph", "reference graph"],
 }
 SHOWN = 25  # kernels of a profile
 COMPILED = {"cpu": ["compiled"], "cuda": ["compiled", "compiled graph"]}
@@ -220,7 +217,7 @@ def measure(options: argparse.Namespace, out: Path) -> list[Way]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--ways", nargs="+", default=None, help="only these, say 'step graph'")
+    parser.add_argument("--ways", nargs="+", default=None, help="only these, say 'polling graph'")
     parser.add_argument("--words", type=int, default=10_000)
     parser.add_argument("--width", type=int, default=830)
     parser.add_argument("--depth", type=int, default=10)

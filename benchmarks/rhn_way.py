@@ -65,21 +65,18 @@ def make_highway(name: str) -> Callable:
         return make_compiled()
     if name == "fused":
         return rhn_fused.highway
-    from thinrnn import rhn_persistent_triton, rhn_pointwise, rhn_polling_triton, rhn_triton
+    if name in ("pointwise", "polling"):
+        return functools.partial(rhn_fused.highway, kernels=name)
+    kind, _, asked = name.partition(":")
+    if kind != "polling":
+        raise ValueError(f"no way is called {name}")
+    from thinrnn.rhn_polling_triton import Polling
 
-    if name.startswith("polling"):
-        kernels = rhn_polling_triton.Polling(**sizes(name.partition(":")[2]))
-    else:
-        kernels = {
-            "pointwise": rhn_pointwise.Loop(rhn_triton),
-            "step": rhn_persistent_triton.Whole(1),
-            "persistent": rhn_persistent_triton.Whole(0),
-        }[name]
-    return functools.partial(rhn_fused.highway, kernels=kernels)
+    return functools.partial(rhn_fused.highway, kernels=Polling(**sizes(asked)))
 
 
 def sizes(text: str) -> dict[str, Any]:
-    """Return what is written as in "rows=32/16,warps=8,look=0"."""
+    """Return what is written as in "rows=32/16,neurons=8"."""
     found: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
         key, _, value = part.partition("=")

@@ -44,7 +44,7 @@ def test_a_way_that_breaks_costs_no_other_its_result(tmp_path, monkeypatch, caps
 def test_sizes_of_a_way_are_read_from_its_name(monkeypatch):
     monkeypatch.syspath_prepend(str(FILE.parent))
     sizes = runpy.run_path(str(FILE.with_name("rhn_way.py")))["sizes"]
-    assert sizes("rows=32/16,warps=8,look=0") == {"rows": (32, 16), "warps": 8, "look": 0}
+    assert sizes("rows=32/16,neurons=8") == {"rows": (32, 16), "neurons": 8}
     assert sizes("") == {}
 
 

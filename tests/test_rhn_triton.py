@@ -3,6 +3,7 @@
 TRITON_INTERPRET=1 python -m pytest tests/test_rhn_triton.py
 """
 
+import functools
 import itertools
 import os
 
@@ -36,73 +37,14 @@ def test_pointwise_kernels_give_what_the_reference_gives(width, dropped, dtype):
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
 
-def test_a_mask_may_lie_in_memory_as_it_likes():
-    from thinrnn.rhn_persistent_triton import Whole
-
-    leaves, mask = case(2, 3, 4, 16, 2, True, torch.float64)
-    assert mask is not None
-    other = mask.T.contiguous().T
-    found = [
-        outputs_and_gradients(
-            lambda *arguments: rhn_fused.highway(*arguments, kernels=Whole(1)), leaves, laid
-        )
-        for laid in (mask, other)
-    ]
-    for a, b in zip(*found, strict=True):
-        torch.testing.assert_close(a, b)
-
-
-@pytest.mark.parametrize(
-    ("width", "at_once", "depth", "dropped"),
-    [(3, 1, 1, True), (16, 0, 2, False), (16, 3, 2, True), (23, 1, 2, True), (70, 1, 1, False)],
-)
-def test_whole_steps_give_what_the_reference_gives(width, at_once, depth, dropped, monkeypatch):
-    """Programs are interpreted one after the other, so only a single one may run several steps."""
-    from thinrnn import rhn_persistent_triton
-
-    if at_once != 1:
-        monkeypatch.setattr(rhn_persistent_triton, "NEURONS", 32)
-    Whole = rhn_persistent_triton.Whole
-    leaves, mask = case(2, 2, 4, width, depth, dropped, torch.float64)
-    expected = outputs_and_gradients(rhn.highway, leaves, mask)
-
-    def fused(*arguments):
-        return rhn_fused.highway(*arguments, kernels=Whole(at_once))
-
-    found = outputs_and_gradients(fused, leaves, mask)
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("width", "batch", "options"),
-    [
-        (23, 2, {"at_once": 1}),
-        (23, 2, {"neurons": 32}),
-        (40, 3, {"at_once": 2, "neurons": 64}),
-        (40, 20, {"at_once": 1, "rows": (16, 8), "look": 0}),
-        (70, 20, {"at_once": 1, "rows": (16, 16), "neurons": 8, "warps": 4, "look": 3}),
-    ],
-)
-@pytest.mark.parametrize("dropped", [False, True])
-def test_polling_gives_what_the_reference_gives(width, batch, options, dropped):
-    """As above, only a single program may run several steps."""
-    from thinrnn.rhn_polling_triton import Polling
-
-    leaves, mask = case(2, batch, 4, width, 2, dropped, torch.float64)
-    expected = outputs_and_gradients(rhn.highway, leaves, mask)
-
-    def fused(*arguments):
-        return rhn_fused.highway(*arguments, kernels=Polling(**options))
-
-    found = outputs_and_gradients(fused, leaves, mask)
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
-
-
 @pytest.fixture
 def side_by_side(monkeypatch):
-    """Programs of a launch run as processes on shared memory, not one after the other."""
+    """Programs of a launch run as processes on shared memory, not one after the other.
+
+    So they can wait for one another.
+    """
+    if not hasattr(os, "fork"):
+        pytest.skip("needs processes that share memory")
     from triton.runtime import interpreter
 
     builder, run_all = interpreter.interpreter_builder, interpreter.GridExecutor.__call__
@@ -133,44 +75,51 @@ def side_by_side(monkeypatch):
     monkeypatch.setattr(interpreter.GridExecutor, "__call__", run)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that share memory")
-@pytest.mark.parametrize("look", [0, 32])
-def test_polling_programs_side_by_side_wait_for_one_another(look, side_by_side):
+def polling(*arguments, **sizes):
     from thinrnn.rhn_polling_triton import Polling
 
-    leaves, mask = case(3, 10, 4, 40, 2, True, torch.float64)
+    return rhn_fused.highway(*arguments, kernels=Polling(**sizes))
+
+
+@pytest.mark.parametrize(
+    ("width", "batch", "neurons", "rows"),
+    [
+        (23, 2, 32, (16, 16)),  # a single program
+        (23, 20, 8, (16, 16)),
+        (40, 10, 32, (16, 8)),
+        (40, 64, 32, (32, 32)),
+        (23, 64, 16, (16, 64)),
+        (40, 70, 32, (64, 32)),
+        (70, 3, 16, (16, 16)),
+    ],
+)
+@pytest.mark.parametrize("dropped", [False, True])
+def test_polling_gives_what_the_reference_gives(width, batch, neurons, rows, dropped, side_by_side):
+    leaves, mask = case(3, batch, 4, width, 2, dropped, torch.float64)
     expected = outputs_and_gradients(rhn.highway, leaves, mask)
-
-    def fused(*arguments):
-        kernels = Polling(neurons=32, rows=(16, 8), look=look)
-        return rhn_fused.highway(*arguments, kernels=kernels)
-
+    fused = functools.partial(polling, neurons=neurons, rows=rows)
     found = outputs_and_gradients(fused, leaves, mask)
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("look", [0, 32])
-def test_polling_in_vain_ends_with_nan(look, monkeypatch):
+def test_a_mask_may_lie_in_memory_as_it_likes():
+    leaves, mask = case(2, 3, 4, 16, 2, True, torch.float64)
+    assert mask is not None
+    fused = functools.partial(polling, neurons=32)
+    other = mask.T.contiguous().T
+    found = [outputs_and_gradients(fused, leaves, laid) for laid in (mask, other)]
+    for a, b in zip(*found, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_polling_in_vain_ends_with_nan(monkeypatch):
+    """The first of two programs waits for the second, which is interpreted only afterwards."""
     from thinrnn import rhn_polling_triton
 
-    monkeypatch.setattr(rhn_polling_triton, "PATIENCE", 128)
+    monkeypatch.setattr(rhn_polling_triton, "PATIENCE", 4)
     monkeypatch.setattr(rhn_polling_triton, "LOOKS", 32)
     (x, s, W, *rest), _ = case(2, 2, 4, 23, 2, False, torch.float64)
-    kernels = rhn_polling_triton.Polling(neurons=16, look=look)
     with torch.no_grad():
-        output = rhn_fused.highway(x, s, W, rest[:2], rest[2:], kernels=kernels)
-    assert output.isnan().any(-1).all()
-
-
-def test_programs_that_wait_in_vain_give_up_and_say_so(monkeypatch):
-    """The first of two waits for the second, which the interpreter runs only afterwards."""
-    from thinrnn import rhn_persistent_triton
-
-    monkeypatch.setattr(rhn_persistent_triton, "PATIENCE", 5)
-    (x, s, W, *rest), _ = case(2, 2, 4, 23, 2, False, torch.float64)
-    with torch.no_grad():
-        output = rhn_fused.highway(
-            x, s, W, rest[:2], rest[2:], kernels=rhn_persistent_triton.Whole(0)
-        )
+        output = polling(x, s, W, rest[:2], rest[2:], neurons=16)
     assert output.isnan().any(-1).all()

@@ -5,8 +5,8 @@
     backward   for each step and depth:  one point-wise function, one product
                after the loop:           one product for the weights of all depths
 
-The loop itself is a product and a kernel in each small step (`rhn_pointwise`, `rhn_triton`), or one
-kernel for each, or one for all of them (`rhn_persistent_triton`, `rhn_polling_triton`).
+The loop itself is one kernel (`rhn_polling_triton`) or, where that cannot run, a product and a
+point-wise function in each small step (`rhn_pointwise`, as a kernel `rhn_triton`).
 
 Everything that the backward pass needs is written where its large product wants to read it. Widths
 are padded to a multiple of 32 on the way in: matrix units are slow at others. A padded neuron has
@@ -22,13 +22,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from thinrnn import rhn_pointwise
+from thinrnn import rhn_pointwise, rhn_sizes
 
 MULTIPLE = 32
-# "persistent": one kernel for all small steps; "polling": another one, not yet measured;
-# "step": one for each of them; "pointwise": products by torch's library, a kernel for the rest of
-# each small step. Where one cannot run, it is "pointwise".
-WANTED = "persistent"
+# "polling": one kernel for all small steps, where it can run; "pointwise": products by torch's
+# library, a kernel for the rest of each small step.
+WANTED = "polling"
 
 
 class Kernels(Protocol):
@@ -110,15 +109,14 @@ def choose(from_x: Tensor, wanted: str = "") -> Kernels:
     if not from_x.is_cuda:
         return rhn_pointwise.Loop(rhn_pointwise)
     try:
-        from thinrnn import rhn_persistent_triton, rhn_polling_triton, rhn_triton
+        from thinrnn import rhn_polling_triton, rhn_triton
     except ImportError:  # no Triton
         return rhn_pointwise.Loop(rhn_pointwise)
-    wanted = wanted or WANTED
-    at_once = {"step": 1, "persistent": 0}.get(wanted)
-    if at_once is not None and rhn_persistent_triton.fits(from_x):
-        return rhn_persistent_triton.Whole(at_once)
-    if wanted == "polling" and rhn_polling_triton.fits(from_x):
-        return rhn_polling_triton.Polling()
+    if (wanted or WANTED) == "polling" and from_x.dtype.itemsize == 2:
+        _, batch, rows = from_x.shape
+        sizes = rhn_sizes.choose(rows // 2, batch, rhn_sizes.room(from_x))
+        if sizes is not None:
+            return rhn_polling_triton.Polling(sizes[0], (sizes[1], sizes[1]))
     return rhn_pointwise.Loop(rhn_triton)
 
 

@@ -3,17 +3,20 @@
     program (p, c):  neurons of block p, sequences of slice c; their state stays in registers
                      weights of the next step on their way ── values of the others there? ── go on
 
-As in `rhn_persistent_triton`, but nobody counts who has written: every number that programs give to
-one another has a place of its own, which holds NaN until it is written. A program reads, multiplies
-and, where something is NaN, does so again. That leaves out the fence and the counter, which take
-longer than all arithmetic of a small step. Sequences do not depend on one another, so they may be
-shared out as well.
+Each program multiplies what is read of all neurons by its own rows of U, then does the point-wise
+part at once. Nobody counts who has written: every number that programs give to one another has a
+place of its own, which holds NaN until it is written. A program reads, multiplies and, where
+something is NaN, does so again. That leaves out fences and counters, which take longer than all
+arithmetic of a small step. Sequences do not depend on one another, so they are shared out as well.
 
 Weights and values lie in memory as matrix units want them (`rhn_blocks_triton`), so that no thread
 has to give another what it has loaded. `rhn_polling_triton` launches the kernels.
 
-A NaN that was computed looks like one that was not written: a program then runs out of patience and
-goes on with NaN. So it does if programs should wait in vain, see `rhn_persistent_triton`.
+Programs wait for one another, so all must run at once. The launch is cooperative for that, under
+MPS too: a grid starts when there is room for all of it, whatever other processes run. Should a
+program still wait in vain, it runs out of patience and goes on with NaN, at which a run stops,
+instead of holding the GPU for ever. A NaN that was computed looks like one that was not written, so
+it ends in the same way.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -23,10 +26,9 @@ import triton
 import triton.language as tl
 
 from thinrnn.rhn_blocks_triton import place, places
-from thinrnn.rhn_persistent_triton import sum_parts
 from thinrnn.rhn_triton import tanh
 
-NUMBERS = ["steps", "depth", "batch", "rows", "first", "end", "once"]  # any value has the same code
+NUMBERS = ["steps", "depth", "batch", "rows", "once"]  # any value has the same code
 
 
 @triton.jit
@@ -84,6 +86,20 @@ def _product(
 
 
 @triton.jit
+def _sum_parts(products, PARTS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Return the sum over all shares, (ROWS, COLUMNS).
+
+    Left alone, Triton adds up across warps, at the end of which every warp has every value, and all
+    compute the same tanh. A gather that moves nothing makes it lay the shares of one value into one
+    thread, and the values out over all threads.
+    """
+    values = tl.permute(tl.reshape(products, (PARTS, ROWS * COLUMNS)), 1, 0)
+    values = tl.expand_dims(values, 2)
+    values = tl.gather(values, tl.zeros_like(values).to(tl.int32), 2)
+    return tl.reshape(tl.sum(tl.sum(values, 2), 1), (ROWS, COLUMNS))
+
+
+@triton.jit
 def _any_nan(x, SIZE: tl.constexpr):
     return tl.max(tl.reshape((x != x).to(tl.int32), (SIZE,)), 0)
 
@@ -102,8 +118,6 @@ def forward(
     depth,
     batch,
     rows,
-    first,
-    end,
     once,  # 1
     WIDTH: tl.constexpr,
     HAS_MASK: tl.constexpr,
@@ -133,13 +147,13 @@ def forward(
     given += c * ((rows + 7) // 8 * 8 * WIDTH)
     stride = (tl.num_programs(1) * ((rows + 7) // 8 * 8 * WIDTH)).to(tl.int64)
     given_at = place(i[:, None], j[None, :], BLOCKS)
-    s = tl.load(states + first * size + own, mask=real, other=0.0)
+    s = tl.load(states + own, mask=real, other=0.0)
     if HAS_MASK:
         m = tl.load(mask + own, mask=real, other=0.0)
     patience = tl.full((), PATIENCE, tl.int32)
     STEP: tl.constexpr = PROGRAMS * 2 * NEURONS * WIDTH
-    u = tl.load(U + first % depth * STEP + u_at, mask=is_u, other=0.0)
-    for k in range(first, end):
+    u = tl.load(U + u_at, mask=is_u, other=0.0)
+    for k in range(0, steps * depth):
         t, d = k // depth, k % depth
         x_at = from_x + t * 2 * size + own_h
         is_first = real & (own * 0 == d)
@@ -157,11 +171,10 @@ def forward(
         g, new = h, h
         missing = tl.full((), 1, tl.int32)
         while (missing > 0) & (patience > 0):
-            if LOOKS:
-                _look(r, count - 1, WIDTH, WIDTH, BLOCKS, APART, LOOKS)
+            _look(r, count - 1, WIDTH, WIDTH, BLOCKS, APART, LOOKS)
             both = _product(r + r_at, is_r, u, once, PARTS, PART, ROWS, 2 * NEURONS)
             u = tl.load(U + n % depth * STEP + u_at, mask=is_u, other=0.0)  # for the next step
-            both = sum_parts(both, PARTS, ROWS, 2 * NEURONS)
+            both = _sum_parts(both, PARTS, ROWS, 2 * NEURONS)
             by_h, by_t = tl.split(tl.reshape(both, (ROWS, NEURONS, 2)))
             h, g = tanh(a_h + by_h), tl.sigmoid(a_t + by_t)
             new = (h - s) * g + s
@@ -195,8 +208,6 @@ def backward(
     depth,
     batch,
     rows,
-    first,
-    end,
     once,  # 1
     WIDTH: tl.constexpr,
     HAS_MASK: tl.constexpr,
@@ -227,23 +238,24 @@ def backward(
     stride = (tl.num_programs(1) * ((rows + 7) // 8 * 16 * WIDTH)).to(tl.int64)
     given_at = place(i[:, None], j[None, :], BLOCKS)
     to_t = WIDTH // 32 * 256
-    total = tl.load(carried + own, mask=real, other=0.0)
+    total = tl.zeros((ROWS, NEURONS), carried.dtype.element_ty)
     if HAS_MASK:
         m = tl.load(mask + own, mask=real, other=0.0)
     patience = tl.full((), PATIENCE, tl.int32)
     STEP: tl.constexpr = PROGRAMS * 2 * NEURONS * WIDTH
-    u = tl.load(U + end % depth * STEP + u_at, mask=is_u, other=0.0)
+    u = tl.load(U + u_at, mask=is_u, other=0.0)
+    end = steps * depth
     last = act + (end - 1) * 2 * size + own_h
     next_h = tl.load(last, mask=real, other=0.0)
     next_g = tl.load(last + WIDTH, mask=real, other=0.0)
     next_before = tl.load(states + (end - 1) * size + own, mask=real, other=0.0)
-    for done in range(0, end - first):
+    for done in range(0, end):
         k = end - 1 - done
         t, d = k // depth, k % depth
         n = k + 1
-        is_next = n < steps * depth  # nothing comes after the last step
+        is_next = n < end  # nothing comes after the last step
         h, g, before = next_h.to(total.dtype), next_g.to(total.dtype), next_before
-        is_more = real & (own * 0 + k > first)
+        is_more = real & (own * 0 + k > 0)
         last = act + (k - 1) * 2 * size + own_h
         is_output = real & (own * 0 + d == depth - 1)
         total += tl.load(grad + t * size + own, mask=is_output, other=0.0)
@@ -253,15 +265,14 @@ def backward(
         new = tl.full((ROWS, NEURONS), float("nan"), total.dtype)
         missing = tl.full((), 1, tl.int32)
         while (missing > 0) & (patience > 0):
-            if LOOKS:
-                reach = tl.where(is_next, WIDTH, 0)
-                _look(r + to_t, count - 1, reach, WIDTH, BLOCKS, APART, LOOKS)
+            reach = tl.where(is_next, WIDTH, 0)
+            _look(r + to_t, count - 1, reach, WIDTH, BLOCKS, APART, LOOKS)
             products = _product(r + r_at, is_r & is_next, u, once, PARTS, PART, ROWS, NEURONS)
             u = tl.load(U + d * STEP + u_at, mask=is_u, other=0.0)  # for the next step
             next_h = tl.load(last, mask=is_more, other=0.0)
             next_g = tl.load(last + WIDTH, mask=is_more, other=0.0)
             next_before = tl.load(states + (k - 1) * size + own, mask=is_more, other=0.0)
-            by_matrix = sum_parts(products, PARTS, ROWS, NEURONS)
+            by_matrix = _sum_parts(products, PARTS, ROWS, NEURONS)
             new = total + (by_matrix * m if HAS_MASK else by_matrix)
             of_a = (new * of_h).to(grad_a.dtype.element_ty)
             tl.store(r - stride + given_at, of_a, mask=real)

@@ -1,0 +1,77 @@
+"""How the kernels of the highway network share out neurons and sequences over their programs.
+
+                 neurons 0 ... 15   16 ... 31   ...
+    sequences 0 ... 9    program     program    ...      a slice
+            10 ... 19    program     program    ...      a slice
+
+All programs run at once, since each waits for what the others compute.
+"""
+
+from itertools import product
+
+import torch
+from torch import Tensor
+
+NEURONS = (8, 16, 32)  # of one program
+ROWS = (16, 32, 64)  # sequences of one program, at most
+# Of a program: rows of what it reads in a backward step, times their length. Beyond, threads run
+# out of registers: they hold it all, next to the weights of the step to come.
+MOST = 48 * 1024
+
+
+def choose(width: int, batch: int, room: int) -> tuple[int, int] | None:
+    """Return neurons and sequences of a program, none if no sizes fit.
+
+    As many programs as there is room for; of sizes with equally many those with the least to read.
+
+    >>> choose(832, batch=20, room=132), choose(416, batch=20, room=132)
+    ((16, 16), (8, 16))
+    """
+    fitting = [
+        (neurons, rows)
+        for neurons, rows in product(NEURONS, ROWS)
+        if _programs(width, batch, neurons, rows) <= room
+        and (neurons + rows) * power_of_2(width) <= MOST
+    ]
+
+    def worth(sizes: tuple[int, int]) -> tuple[int, int]:
+        neurons, rows = sizes
+        # values and weights, forward of one state and two matrices, backward of two and two
+        to_read = (rows + 2 * neurons) + (2 * rows + 2 * neurons)
+        return _programs(width, batch, neurons, rows), -to_read
+
+    return max(fitting, key=worth, default=None)
+
+
+def sliced(batch: int, rows: int) -> tuple[int, int]:
+    """Return in how many slices of at most so many sequences a batch is cut, and what each has.
+
+    >>> sliced(20, 16), sliced(64, 16)
+    ((2, 10), (4, 16))
+    """
+    slices = -(-batch // rows)
+    return slices, -(-batch // slices)
+
+
+def power_of_2(size: int) -> int:
+    """Return the next one that is not smaller.
+
+    >>> power_of_2(416), power_of_2(512)
+    (512, 512)
+    """
+    return 1 << (size - 1).bit_length()
+
+
+def room(like: Tensor) -> int:
+    """Return how many programs are sure to run at once on the device of a tensor.
+
+    None where kernels cannot be launched so that they all do, or where matrix units are missing.
+    """
+    if torch.version.hip is not None or torch.cuda.get_device_capability(like.device) < (8, 0):
+        return 0
+    count: int = torch.cuda.get_device_properties(like.device).multi_processor_count
+    return count
+
+
+def _programs(width: int, batch: int, neurons: int, rows: int) -> int:
+    return width // neurons * sliced(batch, rows)[0]

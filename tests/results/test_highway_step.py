@@ -24,8 +24,8 @@ def measured(width, **milliseconds):
 
 
 def test_ways_side_by_side_and_what_is_missed():
-    wide = measured(830, reference=60.0, persistent_graph=6.0)
-    narrow = measured(389, persistent_graph=3.25)
+    wide = measured(830, reference=60.0, polling_graph=6.0)
+    narrow = measured(389, polling_graph=3.25)
     page = section([wide, narrow])
     assert "| way | width 830, ms | over the first | width 389, ms |" in page
     assert "| one kernel for all small steps, as one CUDA graph | 6.00 | 10.0x | 3.25 |" in page
@@ -34,7 +34,7 @@ def test_ways_side_by_side_and_what_is_missed():
         "6.00 ms, asked: at most 4 ms.",
         "10.0x the reference, asked: at least 12x.",
     ]
-    good = measured(830, reference=60.0, persistent_graph=3.0)
+    good = measured(830, reference=60.0, polling_graph=3.0)
     assert missed([good]) == [] and "which is reached" in section([good])
 
 
@@ -45,7 +45,7 @@ def test_the_page_is_filled_from_the_files(tmp_path):
     assert read(tmp_path / "results") == [] and missed([]) == []
     write_pages(tmp_path)
     assert "Not measured yet." in (tmp_path / PAGE).read_text()
-    found = measured(830, reference=60.0, persistent_graph=4.5)
+    found = measured(830, reference=60.0, polling_graph=4.5)
     (tmp_path / "results" / FILES[0]).write_text(json.dumps(found))
     assert tmp_path / PAGE in write_pages(tmp_path) and write_pages(tmp_path) == []
     text = (tmp_path / PAGE).read_text()

@@ -19,9 +19,10 @@ LABELS = {
     "compiled graph": "compiled, as one CUDA graph",
     "pointwise": "a product and a kernel in each small step",
     "pointwise graph": "the same as one CUDA graph",
-    "step graph": "one kernel in each small step, as one CUDA graph",
-    "persistent graph": "one kernel for all small steps, as one CUDA graph",
-    "polling graph": "another that waits on the values alone, as one CUDA graph",
+    # measured once, no longer there
+    "step graph": "an earlier kernel in each small step, as one CUDA graph",
+    "persistent graph": "an earlier kernel for all small steps, as one CUDA graph",
+    "polling graph": "one kernel for all small steps, as one CUDA graph",
 }
 FLOORS = {
     "operations": "its operations",

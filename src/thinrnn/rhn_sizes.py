@@ -14,33 +14,28 @@ from torch import Tensor
 
 NEURONS = (8, 16, 32)  # of one program
 ROWS = (16, 32, 64)  # sequences of one program, at most
-# Of a program: rows of what it reads in a backward step, times their length. Beyond, threads run
-# out of registers: they hold it all, next to the weights of the step to come.
-MOST = 48 * 1024
+MOST = 48 * 1024  # (neurons + sequences) * width; beyond, threads run out of registers
 
 
 def choose(width: int, batch: int, room: int) -> tuple[int, int] | None:
     """Return neurons and sequences of a program, none if no sizes fit.
 
-    As many programs as there is room for; of sizes with equally many those with the least to read.
+    As many programs as there is room for; of sizes with equally many those with the fewest
+    sequences: what is read of them has to be waited for, weights are there before.
 
     >>> choose(832, batch=20, room=132), choose(416, batch=20, room=132)
     ((16, 16), (8, 16))
     """
+
+    def programs(sizes: tuple[int, int]) -> int:
+        return width // sizes[0] * sliced(batch, sizes[1])[0]
+
     fitting = [
-        (neurons, rows)
-        for neurons, rows in product(NEURONS, ROWS)
-        if _programs(width, batch, neurons, rows) <= room
-        and (neurons + rows) * power_of_2(width) <= MOST
+        sizes
+        for sizes in product(NEURONS, ROWS)
+        if programs(sizes) <= room and sum(sizes) * power_of_2(width) <= MOST
     ]
-
-    def worth(sizes: tuple[int, int]) -> tuple[int, int]:
-        neurons, rows = sizes
-        # values and weights, forward of one state and two matrices, backward of two and two
-        to_read = (rows + 2 * neurons) + (2 * rows + 2 * neurons)
-        return _programs(width, batch, neurons, rows), -to_read
-
-    return max(fitting, key=worth, default=None)
+    return max(fitting, key=lambda sizes: (programs(sizes), -sizes[1]), default=None)
 
 
 def sliced(batch: int, rows: int) -> tuple[int, int]:
@@ -71,7 +66,3 @@ def room(like: Tensor) -> int:
         return 0
     count: int = torch.cuda.get_device_properties(like.device).multi_processor_count
     return count
-
-
-def _programs(width: int, batch: int, neurons: int, rows: int) -> int:
-    return width // neurons * sliced(batch, rows)[0]

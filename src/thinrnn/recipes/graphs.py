@@ -15,10 +15,11 @@ WARMUP = 3
 
 
 class GraphedStep:
-    """Calls `step(*inputs)`, from the fourth call on as a graph; `step` works on fixed tensors."""
+    """Calls `step(*inputs)`, after `warmup` calls as a graph; `step` works on fixed tensors."""
 
-    def __init__(self, step: Step, *inputs: Tensor) -> None:
+    def __init__(self, step: Step, *inputs: Tensor, warmup: int = WARMUP) -> None:
         self.step = step
+        self.warmup = warmup
         self.inputs = [tensor.clone() for tensor in inputs]
         self.stream = torch.cuda.Stream()
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -30,7 +31,7 @@ class GraphedStep:
             return
         for own, given in zip(self.inputs, inputs, strict=True):
             own.copy_(given)
-        if self.graph is None and self.calls >= WARMUP:
+        if self.graph is None and self.calls >= self.warmup:
             self.graph = torch.cuda.CUDAGraph()
             # on a stream of its own: graphs of one stream share scratch memory of the library
             with torch.cuda.graph(self.graph, stream=self.stream):

@@ -225,8 +225,11 @@ def backward(
     i = tl.arange(0, ROWS)
     j = p * NEURONS + tl.arange(0, NEURONS)
     real = (i < count)[:, None] & (j < WIDTH)[None, :]
-    own = (c * rows + i)[:, None] * WIDTH + j[None, :]
-    own_h = 2 * (c * rows + i)[:, None] * WIDTH + j[None, :]
+    # Of values that may not be aligned a thread loads one at a time. So they are laid out over
+    # threads as sums over parts are, and none has to be moved.
+    unaligned = once - 1
+    own = (c * rows + i)[:, None] * WIDTH + j[None, :] + unaligned
+    own_h = 2 * (c * rows + i)[:, None] * WIDTH + j[None, :] + unaligned
     size = (batch * WIDTH).to(tl.int64)  # so that offsets of whole steps have 64 bits
     BLOCKS: tl.constexpr = WIDTH // 16  # gradients of h, then those of t
     row, block, r_at = places(BLOCKS, ROWS, PARTS, PART)
@@ -236,7 +239,7 @@ def backward(
     U += p * 2 * NEURONS * WIDTH
     given += c * ((rows + 7) // 8 * 16 * WIDTH)
     stride = (tl.num_programs(1) * ((rows + 7) // 8 * 16 * WIDTH)).to(tl.int64)
-    given_at = place(i[:, None], j[None, :], BLOCKS)
+    given_at = place(i[:, None], j[None, :], BLOCKS) + unaligned
     to_t = WIDTH // 32 * 256
     total = tl.zeros((ROWS, NEURONS), carried.dtype.element_ty)
     if HAS_MASK:

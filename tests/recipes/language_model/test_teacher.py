@@ -62,14 +62,20 @@ def test_the_mean_over_what_the_teacher_writes_is_the_cross_entropy_with_all_its
     torch.testing.assert_close(found, F.cross_entropy(logits[0], said[0]))
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_a_gated_model_may_start_with_the_weights_of_a_dense_one(tiny, dense, tmp_path, own):
+@pytest.mark.parametrize(
+    "whose",
+    [
+        {"phases": ("dense", "gated"), "start_from": "dense"},
+        {"phases": ("dense", "gated"), "start_from": "teacher"},
+        {"phases": ("gated",), "start_from": "?"},
+        {"phases": ("gated",), "start_from": "teacher", "teacher": "?"},
+    ],
+)
+def test_a_gated_model_may_start_with_the_weights_of_a_dense_one(tiny, dense, tmp_path, whose):
     still = {"target_params": None, "l0": 1e-12, "gate_mean": 5.0, "gate_lr": 1e-9}
-    settings = tiny(
-        phases=("dense", "gated") if own else ("gated",),
-        start_from="dense" if own else str(dense.path / "dense"),
-        **still,
-    )
+    there = str(dense.path / "dense")
+    whose = {key: there if value == "?" else value for key, value in whose.items()}
+    settings = tiny(**whose, **still)
     started = run(settings, tmp_path / "run")
     lines = started.path.joinpath("metrics.jsonl").read_text().splitlines()
     gated = [line for line in lines if '"gated"' in line and '"epoch"' in line]
@@ -111,9 +117,10 @@ def test_a_folder_that_is_not_there_is_said_before_a_run_begins(tiny, tmp_path, 
     assert not (tmp_path / "run").exists()
 
 
-def test_to_start_from_the_dense_model_it_has_to_be_trained(tiny):
-    with pytest.raises(InputError, match="add dense to phases"):
-        tiny(phases=("gated",), start_from="dense")
+@pytest.mark.parametrize("whose", ["dense", "teacher"])
+def test_to_start_from_the_dense_model_it_has_to_be_trained(tiny, whose):
+    with pytest.raises(InputError, match=f"start_from={whose} needs dense: add it to phases"):
+        tiny(phases=("gated",), start_from=whose)
 
 
 class Sure(nn.Module):

@@ -116,7 +116,9 @@ class Settings:
     )
     gate_mean: float = setting(2.5, "where the gates start (log_alpha)")
     start_from: str = setting(
-        "", "folder of a dense model whose weights the gated one starts with; dense: of this run"
+        "",
+        "folder of a dense model whose weights the gated one starts with; dense: of this run; "
+        "teacher: that one",
     )
     shrink: bool = setting(True, "remove closed neurons at every epoch end, while training goes on")
 
@@ -185,8 +187,9 @@ class Settings:
                 "written needs the teacher that writes: set distill above 0, as in "
                 "--set distill=0.5."
             )
-        if self.start_from == "dense" and "dense" not in self.phases:
-            raise InputError("start_from=dense needs that phase: add dense to phases.")
+        own = self.start_from == "dense" or (self.start_from == "teacher" and not self.teacher)
+        if own and "dense" not in self.phases:
+            raise InputError(f"start_from={self.start_from} needs dense: add it to phases.")
 
     def passes(self, phase: str) -> int:
         """How often a phase reads all that it learns from, so that each phase takes as long."""

@@ -170,17 +170,23 @@ def check_models(settings: Settings, text: Text) -> None:
         )
     if settings.distill and settings.teacher:
         load_teacher(Path(settings.teacher), text)
-    if "gated" in settings.phases and settings.start_from not in ("", "dense"):
+    folder = folder_to_start_from(settings)
+    if "gated" in settings.phases and folder is not None:
         model = build_model(settings, dense_shape(settings), len(text.vocabulary))
-        start_with_(model, load_teacher(Path(settings.start_from), text))
+        start_with_(model, load_teacher(folder, text))
 
 
 def trained_model(settings: Settings, text: Text, run: RunFolder) -> nn.Module | None:
     """Return the model whose weights the gated one starts with, if one is wanted."""
     if not settings.start_from:
         return None
-    own = settings.start_from == "dense"
-    return load_teacher(run.path / "dense" if own else Path(settings.start_from), text)
+    return load_teacher(folder_to_start_from(settings) or run.path / "dense", text)
+
+
+def folder_to_start_from(settings: Settings) -> Path | None:
+    """Return where the model is whose weights the gated one starts with; none: in this run."""
+    said = settings.teacher if settings.start_from == "teacher" else settings.start_from
+    return Path(said) if said not in ("", "dense") else None
 
 
 @contextlib.contextmanager
@@ -232,5 +238,5 @@ def _absolute(settings: Settings) -> dict[str, str]:
     return {
         name: str(Path(path).resolve())
         for name, path in given.items()
-        if path not in ("", BUILT_IN, "dense")
+        if path not in ("", BUILT_IN, "dense", "teacher")
     }

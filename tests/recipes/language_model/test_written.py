@@ -13,10 +13,11 @@ from thinrnn.recipes.language_model import phases
 from thinrnn.recipes.language_model.corpus import load_text
 from thinrnn.recipes.language_model.data import streams
 from thinrnn.recipes.language_model.load import load_model
-from thinrnn.recipes.language_model.teacher import soft_targets
-from thinrnn.recipes.language_model.train import resume, start
+from thinrnn.recipes.language_model.teacher import calibrated, soft_targets
+from thinrnn.recipes.language_model.train import ask_teacher, resume, start
 from thinrnn.recipes.language_model.training import Training
-from thinrnn.recipes.language_model.written import FILE, draw, side_by_side, write
+from thinrnn.recipes.language_model.written import FILE, draw, in_shares, write
+from thinrnn.run import RunFolder
 from thinrnn.run.errors import InputError
 from thinrnn.run.metrics import read_metrics
 from thinrnn.run.progress import Silent
@@ -108,7 +109,7 @@ class Pairs(nn.Module):
 def test_words_follow_one_another_as_often_as_the_teacher_expects(tiny):
     words, teacher = 5, Pairs(5)
     real = torch.zeros(4000, 3, dtype=torch.int32)
-    found = write(teacher, real, tiny(distill=0.5, written=4)).view(4, 4000, 3).long()
+    found = write(teacher, real, tiny(distill=0.5, written=4)).long()
     assert found.unique().tolist() == list(range(words))
     for odd in (0, 1):  # row i is said in step i, of the word in row i - 1
         after = found[:, 2 - odd :: 2]
@@ -136,10 +137,10 @@ def test_a_seed_gives_the_same_text_and_all_streams_differ(taught, dense):
     text, teacher = load_text(settings), load_model(dense).model
     real = streams(text.train, settings.batch)
     found = write(teacher, real, settings)
-    assert found.shape == (3 * len(real), settings.batch) and found.dtype == real.dtype
+    assert found.shape == (3, *real.shape) and found.dtype == real.dtype
     assert torch.equal(found, write(teacher, real, settings))
     assert not torch.equal(found, write(teacher, real, taught(written=3, seed=1)))
-    columns = found.view(3, len(real), settings.batch).transpose(1, 2).flatten(0, 1)
+    columns = found.transpose(1, 2).flatten(0, 1)
     assert len(columns.unique(dim=0)) == 3 * settings.batch
 
 
@@ -151,7 +152,7 @@ def test_each_text_goes_on_after_the_last_words_of_the_real_one(tiny):
             teacher.logits[:, word, (word + 1) % 6] = 0
     real = torch.tensor([[9, 9], [9, 9], [1, 4]], dtype=torch.int32)
     found = write(teacher, real, tiny(distill=0.5, written=2))
-    assert found.tolist() == 2 * [[2, 5], [3, 0], [4, 1]]
+    assert found.tolist() == 2 * [[[2, 5], [3, 0], [4, 1]]]
 
 
 @pytest.mark.parametrize(("words", "kind"), [(9, torch.int16), (40_000, torch.int32)])
@@ -166,12 +167,27 @@ def test_soft_targets_are_stored_in_as_few_bytes_as_the_vocabulary_allows(words,
 
 
 def test_every_window_has_its_share_of_the_real_text():
-    real, written = torch.zeros(6, 4, dtype=torch.int32), torch.arange(1, 73).view(18, 4).int()
-    both = side_by_side(real, written)
+    real, written = torch.zeros(1, 6, 4, dtype=torch.int32), torch.arange(1, 73).view(3, 6, 4).int()
+    both = in_shares(torch.cat([real, written]))
     for stream in range(4):  # the same words in the same order, from another place on
-        column = torch.cat([real, written])[:, stream]
+        column = torch.cat([real, written])[:, :, stream].flatten()
         assert torch.equal(both[:, stream].roll(6 * stream), column)
     assert (both == 0).sum(1).tolist() == [1] * 24
+
+
+def test_what_the_teacher_says_of_a_place_goes_where_its_word_goes(taught, dense, tmp_path):
+    settings = taught()
+    text = load_text(settings)
+    made = RunFolder.create(tmp_path / "run", {"settings": {}, "recipe": "language_model"})
+    data, soft = ask_teacher(settings, text, made, CPU, Silent())
+    real = streams(text.train, settings.batch)
+    assert len(data) == len(soft.words) == len(soft.shares) == 3 * len(real)
+    teacher = calibrated(load_model(dense).model, text, batch=settings.eval_batch)
+    said = soft_targets(teacher, real)
+    first = data[: len(real), :1]  # the first stream begins with the real text
+    assert torch.equal(first, real[:, :1])
+    assert torch.equal(soft.words[: len(real), :1], said.words[:, :1])
+    torch.testing.assert_close(soft.shares[: len(real), :1], said.shares[:, :1])
 
 
 def test_a_run_learns_as_long_from_the_longer_text_and_leaves_no_copy_of_it(taught, tmp_path):
@@ -229,7 +245,7 @@ def test_a_run_that_goes_on_reads_what_was_written(taught, tmp_path, monkeypatch
     break_off(monkeypatch, settings, folder, "gated", 0)
     tokens = load_file(folder / FILE)["tokens"]
     assert tokens.dtype == torch.int32
-    save_file({"tokens": tokens.flip(0)}, folder / FILE)
+    save_file({"tokens": tokens.flip(1)}, folder / FILE)
     assert weights(resume(folder, [], progress=Silent()).path) != wanted
 
 
@@ -240,7 +256,7 @@ def test_a_damaged_text_is_named(taught, tmp_path, monkeypatch, broken):
     if broken == "torn":
         (folder / FILE).write_bytes(b"torn")
     else:
-        save_file({"tokens": torch.zeros(3, 8, dtype=torch.int32)}, folder / FILE)
+        save_file({"tokens": torch.zeros(2, 3, 8, dtype=torch.int32)}, folder / FILE)
     with pytest.raises(RunError, match=rf"{FILE} .*remove it"):
         resume(folder, [], progress=Silent())
     (folder / FILE).unlink()

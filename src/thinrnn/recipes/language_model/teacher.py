@@ -1,7 +1,7 @@
 """Soft targets: what a trained model says of every token of the training text.
 
     streams (L, B) ── teacher in eval, state carried ── its TOP likeliest next words and their
-                                                         probabilities, (L - 1, B, TOP)
+                                                         probabilities, (L, B, TOP)
 
 They are computed once, so that a training step costs no more than without them.
 
@@ -25,6 +25,7 @@ from thinrnn.run.errors import InputError
 
 TOP = 64
 WINDOW = 32
+MOST = 4096  # tokens at once: their logits take some hundred megabytes
 TEMPERATURES = tuple(0.8 + 0.05 * i for i in range(15))  # up to 1.5
 
 
@@ -69,8 +70,8 @@ def _losses(teacher: nn.Module, text: Text, batch: int) -> list[float]:
 class SoftTargets:
     """For each place of the streams, the likeliest next words and their probabilities."""
 
-    words: Tensor  # (L - 1, B, TOP) int16, or int32 if there are more words than that holds
-    shares: Tensor  # (L - 1, B, TOP); what is left to 1 belongs to all other words
+    words: Tensor  # (L, B, TOP) int16, or int32 if there are more words than that holds
+    shares: Tensor  # (L, B, TOP); what is left to 1 belongs to all other words
 
     def between(self, start: int, end: int) -> tuple[Tensor, Tensor]:
         """Return words and probabilities of a window."""
@@ -83,9 +84,8 @@ def soft_targets(teacher: nn.Module, streams: Tensor) -> SoftTargets:
     words, shares = [], []
     state = None
     teacher.eval()
-    for place in range(0, len(streams) - 1, WINDOW):
-        end = min(place + WINDOW, len(streams) - 1)
-        logits, state = teacher(streams[place:end].long(), state)
+    for x in streams.split(max(1, min(WINDOW, MOST // streams.shape[1]))):
+        logits, state = teacher(x.long(), state)
         top = F.softmax(logits.float(), -1).topk(min(TOP, logits.shape[-1]), dim=-1)
         is_short = logits.shape[-1] <= torch.iinfo(torch.int16).max
         words.append(top.indices.to(torch.int16 if is_short else torch.int32))

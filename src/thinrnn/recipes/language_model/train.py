@@ -154,11 +154,18 @@ def ask_teacher(
     progress.line(
         f"the teacher, {folder.name}, speaks at a temperature of {teacher.temperature:.2f}"
     )
-    data = streams(text.train, settings.batch).to(device)
-    if settings.written:
-        data = written.with_written(data, teacher, settings, run, progress)
-    progress.line("the teacher reads the training text")
-    return data, soft_targets(teacher, data)
+    real = streams(text.train, settings.batch).to(device)
+    if not settings.written:
+        progress.line("the teacher reads the training text")
+        return real, soft_targets(teacher, real)
+    texts = written.with_written(real, teacher, settings, run, progress)  # (n, L, B)
+    progress.line("the teacher reads the training text and what it wrote")
+    soft = soft_targets(teacher, texts.transpose(0, 1).flatten(1))  # all texts side by side
+
+    def in_shares(said: Tensor) -> Tensor:
+        return written.in_shares(said.unflatten(1, (len(texts), -1)).transpose(0, 1))
+
+    return written.in_shares(texts), SoftTargets(in_shares(soft.words), in_shares(soft.shares))
 
 
 def check_models(settings: Settings, text: Text) -> None:

@@ -1,6 +1,6 @@
 """Text that a trained model writes, to learn from besides the real one.
 
-    last words (B,) ── k times side by side ── teacher, one word a step ── (L, k B)
+    last words (B,) ── k times side by side ── teacher, one word a step ── k texts (L, B)
                                                   ▲  drawn from its softmax
     real text (L, B), text 1 (L, B), ... text k (L, B)    below one another: (L + k L, B),
                                                           each stream from another place on
@@ -34,31 +34,34 @@ FILE = "written.safetensors"
 def with_written(
     streams: Tensor, teacher: nn.Module, settings: Settings, run: RunFolder, progress: Progress
 ) -> Tensor:
-    """Return the streams (L, B) and below them what the teacher writes, or wrote for this run."""
-    file, (length, batch) = run.path / FILE, streams.shape
+    """Return the streams (L, B) and what the teacher writes, or wrote before: (1 + k, L, B)."""
+    file, shape = run.path / FILE, (settings.written, *streams.shape)
     if file.exists():
-        return side_by_side(streams, _read(file, (settings.written * length, batch)).to(streams))
+        return torch.cat([streams.unsqueeze(0), _read(file, shape).to(streams)])
     texts = "a text" if settings.written == 1 else f"{settings.written} texts"
-    progress.line(f"the teacher writes {texts} of {length * batch:,} tokens")
+    progress.line(f"the teacher writes {texts} of {streams.numel():,} tokens")
     written = write(teacher, streams, settings)
     with storage(file):
         tensors = {"tokens": written.cpu()}
         write_safely(file, lambda temporary: save_file(tensors, temporary))
-    return side_by_side(streams, written)
+    return torch.cat([streams.unsqueeze(0), written])
 
 
-def side_by_side(real: Tensor, written: Tensor) -> Tensor:
-    """Return both as streams that begin at different places: every window has a share of each."""
-    both = torch.cat([real, written])
-    rows, batch = both.shape
-    starts = torch.arange(batch, device=both.device) * rows // batch
-    places = torch.arange(rows, device=both.device).unsqueeze(1) + starts
-    return both.gather(0, places % rows)
+def in_shares(texts: Tensor) -> Tensor:
+    """Return texts (n, L, B, ...) below one another, every window with a share of each.
+
+    Streams begin at different places.
+    """
+    both = texts.flatten(0, 1)
+    rows, batch = both.shape[:2]
+    streams = torch.arange(batch, device=both.device)
+    places = torch.arange(rows, device=both.device).unsqueeze(1) + streams * rows // batch
+    return both[places % rows, streams]
 
 
 @torch.no_grad()
 def write(teacher: nn.Module, streams: Tensor, settings: Settings) -> Tensor:
-    """Return the texts (k L, B), each going on after the last words of the streams (L, B)."""
+    """Return the texts (k, L, B), each going on after the last words of the streams (L, B)."""
     (length, batch), texts = streams.shape, settings.written
     generator = torch.Generator().manual_seed(settings.seed)
     # One number for each word, drawn beforehand: the same ones on every device.
@@ -85,7 +88,7 @@ def write(teacher: nn.Module, streams: Tensor, settings: Settings) -> Tensor:
             run = GraphedStep(next_words, dice[row])
         run(dice[row])
         written[row] = words[0]
-    return written.view(length, texts, batch).transpose(0, 1).reshape(-1, batch)
+    return written.view(length, texts, batch).transpose(0, 1).contiguous()
 
 
 def draw(logits: Tensor, numbers: Tensor) -> Tensor:
@@ -96,7 +99,7 @@ def draw(logits: Tensor, numbers: Tensor) -> Tensor:
     return found.clamp(max=logits.shape[-1] - 1)
 
 
-def _read(file: Path, shape: tuple[int, int]) -> Tensor:
+def _read(file: Path, shape: tuple[int, ...]) -> Tensor:
     try:
         tokens = load_file(file)["tokens"]
     except (OSError, KeyError, SafetensorError) as error:

@@ -15,7 +15,7 @@ def test_all_rows_of_the_tables_have_a_preset():
     assert set(PRESETS) == {
         *("ptb-dense-sgd", "ptb-dense-ntasgd", "ptb-iss", "ptb-paper", "ptb-paper-scratch"),
         *(f"ptb-ablation-{k}" for k in (1, 2, 3, 4, 5)),
-        *("ptb-gru", "ptb-rnn", "ptb-thin", "ptb-thin-scratch", "ptb-tiny"),
+        *("ptb-gru", "ptb-rnn", "ptb-teacher", "ptb-thin", "ptb-thin-scratch", "ptb-tiny"),
     }
     assert PRESETS.items() <= recipes.presets().items()
 
@@ -58,7 +58,7 @@ def test_a_control_has_the_size_and_the_schedule_of_what_it_controls(name):
     assert control.phases == ("control",)
     theirs = as_json(pruned)
     different = {k for k, v in as_json(control).items() if v != theirs[k]}
-    assert different <= {"embedding", "hidden", "phases", "distill", "written"}
+    assert different <= {"embedding", "hidden", "phases", "distill", "written", "start_from"}
 
 
 def test_penalties_of_the_ablation_are_the_papers():
@@ -97,7 +97,8 @@ def test_plain_sgd_is_the_papers():
 
 
 @pytest.mark.parametrize(
-    "name", ["dense-sgd", "iss", "paper", "ablation-3", "gru", "rnn", "thin", "thin-scratch"]
+    "name",
+    ["dense-sgd", "iss", "paper", "ablation-3", "gru", "rnn", "teacher", "thin", "thin-scratch"],
 )
 def test_a_preset_trains_to_the_end(name, tiny, tmp_path):
     """The same settings with other sizes and texts."""

@@ -145,7 +145,7 @@ BEYOND = (
         beats=("control", 0.0),
     ),
     Row("thin, the same shape from scratch", "ptb-thin", "control"),
-    Row("thin, the same, trained alone", "ptb-thin-scratch", "control"),
+    Row("thin, the same shape without a teacher", "ptb-thin-scratch", "control"),
     Row(
         "tiny: the paper's quality with less",
         "ptb-tiny",

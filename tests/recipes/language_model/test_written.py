@@ -109,7 +109,7 @@ class Pairs(nn.Module):
 def test_words_follow_one_another_as_often_as_the_teacher_expects(tiny):
     words, teacher = 5, Pairs(5)
     real = torch.zeros(4000, 3, dtype=torch.int32)
-    found = write(teacher, real, tiny(distill=0.5, written=4)).long()
+    found = write(teacher, real, tiny(distill=0.5, written=4)).transpose(0, 1).long()
     assert found.unique().tolist() == list(range(words))
     for odd in (0, 1):  # row i is said in step i, of the word in row i - 1
         after = found[:, 2 - odd :: 2]
@@ -137,11 +137,10 @@ def test_a_seed_gives_the_same_text_and_all_streams_differ(taught, dense):
     text, teacher = load_text(settings), load_model(dense).model
     real = streams(text.train, settings.batch)
     found = write(teacher, real, settings)
-    assert found.shape == (3, *real.shape) and found.dtype == real.dtype
+    assert found.shape == (len(real), 3, settings.batch) and found.dtype == real.dtype
     assert torch.equal(found, write(teacher, real, settings))
     assert not torch.equal(found, write(teacher, real, taught(written=3, seed=1)))
-    columns = found.transpose(1, 2).flatten(0, 1)
-    assert len(columns.unique(dim=0)) == 3 * settings.batch
+    assert found.flatten(1).unique(dim=1).shape[1] == 3 * settings.batch
 
 
 def test_each_text_goes_on_after_the_last_words_of_the_real_one(tiny):
@@ -152,7 +151,7 @@ def test_each_text_goes_on_after_the_last_words_of_the_real_one(tiny):
             teacher.logits[:, word, (word + 1) % 6] = 0
     real = torch.tensor([[9, 9], [9, 9], [1, 4]], dtype=torch.int32)
     found = write(teacher, real, tiny(distill=0.5, written=2))
-    assert found.tolist() == 2 * [[[2, 5], [3, 0], [4, 1]]]
+    assert found.tolist() == [2 * [[2, 5]], 2 * [[3, 0]], 2 * [[4, 1]]]
 
 
 @pytest.mark.parametrize(("words", "kind"), [(9, torch.int16), (40_000, torch.int32)])
@@ -168,7 +167,7 @@ def test_soft_targets_are_stored_in_as_few_bytes_as_the_vocabulary_allows(words,
 
 def test_every_window_has_its_share_of_the_real_text():
     real, written = torch.zeros(1, 6, 4, dtype=torch.int32), torch.arange(1, 73).view(3, 6, 4).int()
-    both = in_shares(torch.cat([real, written]))
+    both = in_shares(torch.cat([real, written]).transpose(0, 1))
     for stream in range(4):  # the same words in the same order, from another place on
         column = torch.cat([real, written])[:, :, stream].flatten()
         assert torch.equal(both[:, stream].roll(6 * stream), column)
@@ -245,7 +244,7 @@ def test_a_run_that_goes_on_reads_what_was_written(taught, tmp_path, monkeypatch
     break_off(monkeypatch, settings, folder, "gated", 0)
     tokens = load_file(folder / FILE)["tokens"]
     assert tokens.dtype == torch.int32
-    save_file({"tokens": tokens.flip(1)}, folder / FILE)
+    save_file({"tokens": tokens.flip(0)}, folder / FILE)
     assert weights(resume(folder, [], progress=Silent()).path) != wanted
 
 
@@ -256,7 +255,7 @@ def test_a_damaged_text_is_named(taught, tmp_path, monkeypatch, broken):
     if broken == "torn":
         (folder / FILE).write_bytes(b"torn")
     else:
-        save_file({"tokens": torch.zeros(2, 3, 8, dtype=torch.int32)}, folder / FILE)
+        save_file({"tokens": torch.zeros(3, 2, 8, dtype=torch.int32)}, folder / FILE)
     with pytest.raises(RunError, match=rf"{FILE} .*remove it"):
         resume(folder, [], progress=Silent())
     (folder / FILE).unlink()

@@ -10,6 +10,8 @@ learn that from it. So a teacher's logits are first divided by the temperature a
 the validation text best.
 """
 
+import bisect
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from thinrnn.recipes.language_model.corpus import Text
-from thinrnn.recipes.language_model.data import EOS, scoring_streams
+from thinrnn.recipes.language_model.data import EOS
+from thinrnn.recipes.language_model.evaluate import mean_loss
 from thinrnn.recipes.language_model.load import load_model
 from thinrnn.run.errors import InputError
 
@@ -43,27 +46,16 @@ class Calibrated(nn.Module):
 
 def calibrated(teacher: nn.Module, text: Text, *, batch: int) -> Calibrated:
     """Return the teacher at the temperature that suits the validation text best."""
-    losses = _losses(teacher, text, batch)
-    best = min(range(len(losses)), key=losses.__getitem__)
-    return Calibrated(teacher, TEMPERATURES[best])
-
-
-@torch.no_grad()
-def _losses(teacher: nn.Module, text: Text, batch: int) -> list[float]:
-    """Return the loss on the validation text at each temperature."""
-    device = next(teacher.parameters()).device
     start = text.vocabulary.number(EOS)
-    inputs, targets = scoring_streams(text.valid, min(batch, len(text.valid)), start)
-    losses = torch.zeros(len(TEMPERATURES), dtype=torch.float64, device=device)
-    state = None
-    teacher.eval()
-    for place in range(0, len(inputs), WINDOW):
-        x, y = (part[place : place + WINDOW].long().to(device) for part in (inputs, targets))
-        logits, state = teacher(x, state)
-        for i, temperature in enumerate(TEMPERATURES):
-            cooler = (logits.float() / temperature).flatten(0, 1)
-            losses[i] += F.cross_entropy(cooler, y.flatten(), ignore_index=-1, reduction="sum")
-    return losses.tolist()
+    models = [Calibrated(teacher, temperature) for temperature in TEMPERATURES]
+
+    @functools.cache
+    def loss(i: int) -> float:
+        return mean_loss(models[i], text.valid, batch=batch, start=start)
+
+    # It falls, then rises: cross entropy is convex in 1 / temperature.
+    places = range(len(models) - 1)
+    return models[bisect.bisect_left(places, True, key=lambda i: loss(i + 1) > loss(i))]
 
 
 @dataclass(frozen=True)

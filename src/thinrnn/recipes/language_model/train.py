@@ -158,14 +158,11 @@ def ask_teacher(
     if not settings.written:
         progress.line("the teacher reads the training text")
         return real, soft_targets(teacher, real)
-    texts = written.with_written(real, teacher, settings, run, progress)  # (n, L, B)
+    texts = written.with_written(real, teacher, settings, run, progress)  # (L, n, B)
     progress.line("the teacher reads the training text and what it wrote")
-    soft = soft_targets(teacher, texts.transpose(0, 1).flatten(1))  # all texts side by side
-
-    def in_shares(said: Tensor) -> Tensor:
-        return written.in_shares(said.unflatten(1, (len(texts), -1)).transpose(0, 1))
-
-    return written.in_shares(texts), SoftTargets(in_shares(soft.words), in_shares(soft.shares))
+    soft = soft_targets(teacher, texts.flatten(1))  # all texts side by side
+    said = (said.unflatten(1, texts.shape[1:]) for said in (soft.words, soft.shares))
+    return written.in_shares(texts), SoftTargets(*map(written.in_shares, said))
 
 
 def check_models(settings: Settings, text: Text) -> None:

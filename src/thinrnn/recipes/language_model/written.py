@@ -34,34 +34,35 @@ FILE = "written.safetensors"
 def with_written(
     streams: Tensor, teacher: nn.Module, settings: Settings, run: RunFolder, progress: Progress
 ) -> Tensor:
-    """Return the streams (L, B) and what the teacher writes, or wrote before: (1 + k, L, B)."""
-    file, shape = run.path / FILE, (settings.written, *streams.shape)
+    """Return the streams (L, B) and what the teacher writes, or wrote before: (L, 1 + k, B)."""
+    file, (length, batch) = run.path / FILE, streams.shape
     if file.exists():
-        return torch.cat([streams.unsqueeze(0), _read(file, shape).to(streams)])
+        written = _read(file, (length, settings.written, batch)).to(streams)
+        return torch.cat([streams.unsqueeze(1), written], 1)
     texts = "a text" if settings.written == 1 else f"{settings.written} texts"
     progress.line(f"the teacher writes {texts} of {streams.numel():,} tokens")
     written = write(teacher, streams, settings)
     with storage(file):
         tensors = {"tokens": written.cpu()}
         write_safely(file, lambda temporary: save_file(tensors, temporary))
-    return torch.cat([streams.unsqueeze(0), written])
+    return torch.cat([streams.unsqueeze(1), written], 1)
 
 
 def in_shares(texts: Tensor) -> Tensor:
-    """Return texts (n, L, B, ...) below one another, every window with a share of each.
+    """Return texts (L, n, B, ...) below one another, every window with a share of each.
 
     Streams begin at different places.
     """
-    both = texts.flatten(0, 1)
-    rows, batch = both.shape[:2]
-    streams = torch.arange(batch, device=both.device)
-    places = torch.arange(rows, device=both.device).unsqueeze(1) + streams * rows // batch
-    return both[places % rows, streams]
+    all_of_them = texts.transpose(0, 1).flatten(0, 1)
+    rows, batch = all_of_them.shape[:2]
+    streams = torch.arange(batch, device=texts.device)
+    places = torch.arange(rows, device=texts.device).unsqueeze(1) + streams * rows // batch
+    return all_of_them[places % rows, streams]
 
 
 @torch.no_grad()
 def write(teacher: nn.Module, streams: Tensor, settings: Settings) -> Tensor:
-    """Return the texts (k, L, B), each going on after the last words of the streams (L, B)."""
+    """Return the texts (L, k, B), each going on after the last words of the streams (L, B)."""
     (length, batch), texts = streams.shape, settings.written
     generator = torch.Generator().manual_seed(settings.seed)
     # One number for each word, drawn beforehand: the same ones on every device.
@@ -88,7 +89,7 @@ def write(teacher: nn.Module, streams: Tensor, settings: Settings) -> Tensor:
             run = GraphedStep(next_words, dice[row])
         run(dice[row])
         written[row] = words[0]
-    return written.view(length, texts, batch).transpose(0, 1).contiguous()
+    return written.view(length, texts, batch)
 
 
 def draw(logits: Tensor, numbers: Tensor) -> Tensor:

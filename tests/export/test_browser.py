@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from export.pages import MARKS, PAGES, open_browser, served, wait_for
 from report.browser import Browser
 
 from thinrnn import quantize_onnx
+from thinrnn.export import by_step
 from thinrnn.recipes.language_model.data import Splitting, Vocabulary
 from thinrnn.recipes.language_model.export import export_model
 from thinrnn.recipes.language_model.load import save_model
@@ -23,7 +25,7 @@ pytestmark = MARKS
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The page with three models beside it, served from this machine."""
+    """The page with models beside it, served from this machine."""
     folder = tmp_path_factory.mktemp("page")
     for name in ("index.html", "generate.js", "style.css"):
         shutil.copy(PAGES / name, folder)
@@ -39,7 +41,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     arguments |= {"hidden": (24, 16), "tied": True, "rare": 30, "rare_size": 8}
     model = LanguageModel(**arguments)  # type: ignore[arg-type]
     save_model(model, folder / "rare", arguments, Vocabulary(words, Splitting()))
-    export_model(folder / "rare", file.with_name("rare.onnx"), streaming=True)
+    rare = export_model(folder / "rare", file.with_name("rare.onnx"), streaming=True).path
+    with patch.object(by_step, "WIDE", 1):  # as models of many words are written
+        quantize_onnx(rare, file.with_name("rare8.onnx"))
     with served(folder) as address:
         yield address
 
@@ -50,7 +54,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
         yield browser
 
 
-@pytest.mark.parametrize("file", ["model.onnx", "int8.onnx", "rare.onnx"])
+@pytest.mark.parametrize("file", ["model.onnx", "int8.onnx", "rare.onnx", "rare8.onnx"])
 def test_page_continues_a_prompt(browser: Browser, address: str, file: str) -> None:
     browser.call("Page.navigate", url=f"{address}/index.html?model=model/{file}")
     wait_for(browser, "42 words, ready")

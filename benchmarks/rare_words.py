@@ -1,0 +1,104 @@
+"""Time of a language model with rare words in 8 bits, its logits written in several ways.
+
+    python benchmarks/rare_words.py        193-362-193, 8,000 of 10,000 words rare, one thread
+
+    at once          both layers for all steps, then a Concat
+    by step          the wider layer and the Concat step by step, as `quantize_onnx` writes it
+    one product      all words have long vectors, so one layer makes all logits
+
+The ways take turns, so that a noisy machine cannot favour one; medians are compared. Weights are
+random: they take the same time whatever they are.
+"""
+
+import argparse
+import json
+import platform
+import shlex
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy
+import onnxruntime
+import torch
+
+from thinrnn import export_onnx, quantize_onnx
+from thinrnn.bench.clock import warm_clock
+from thinrnn.export import by_step
+from thinrnn.export.onnx_file import OnnxFile
+from thinrnn.recipes.language_model.model import LanguageModel, example_tokens
+
+SHAPES = {"10 x 30": (30, 10), "4 x 30": (30, 4), "1 x 30": (30, 1), "1 x 1": (1, 1)}
+
+
+def write_ways(options: argparse.Namespace, folder: Path) -> dict[str, Path]:
+    """Write the model in all the ways and return the files."""
+    files = {}
+    for name, rare, wide in (
+        ("at once", options.rare, sys.maxsize),
+        ("by step", options.rare, 1),
+        ("one product", 0, sys.maxsize),
+    ):
+        torch.manual_seed(0)
+        model = LanguageModel(
+            options.words,
+            embedding=options.embedding,
+            hidden=(options.hidden, options.embedding),
+            tied=True,
+            locked=True,
+            rare=rare,
+            rare_size=options.rare_size,
+        )
+        exact = export_onnx(model.eval(), folder / "model.onnx", example_tokens()).path
+        with patch.object(by_step, "WIDE", wide):
+            files[name] = quantize_onnx(exact, folder / f"{name}.onnx").path
+    return files
+
+
+def make_call(path: Path, tokens: numpy.ndarray) -> Callable:
+    """Return a call of a file on one thread."""
+    file = OnnxFile(path)
+    return lambda: file({"tokens": tokens})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--embedding", type=int, default=193)
+    parser.add_argument("--hidden", type=int, default=362)
+    parser.add_argument("--words", type=int, default=10_000)
+    parser.add_argument("--rare", type=int, default=8_000)
+    parser.add_argument("--rare-size", type=int, default=46)
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--out", type=Path, default=Path("results/rare-words-cpu.json"))
+    options = parser.parse_args()
+    found: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        files = write_ways(options, Path(folder))
+        for shape, size in SHAPES.items():
+            tokens = numpy.random.default_rng(1).integers(0, options.words, size)
+            clock = warm_clock({name: make_call(path, tokens) for name, path in files.items()})
+            rounds = [clock.round() for _ in range(options.rounds)]
+            found[shape] = {name: statistics.median(one[name] for one in rounds) for name in files}
+    result = {
+        "what": "a language model with rare words in 8 bits, its logits written in several ways",
+        "command": shlex.join(["python", *sys.argv]),
+        "settings": {k: v for k, v in vars(options).items() if k != "out"},
+        "milliseconds": found,
+        "environment": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "onnxruntime": onnxruntime.__version__,
+            "device": platform.machine(),
+        },
+    }
+    options.out.write_text(json.dumps(result, indent=1) + "\n")
+    for shape, times in found.items():
+        print(f"{shape:<8}", *(f"{name} {ms:.3f} ms" for name, ms in times.items()), sep="  ")
+    print(f"wrote {options.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -19,8 +19,9 @@ MISSING = "Not measured yet."
 WHAT = (
     "Eager PyTorch rearranges the weights of the dense model on each call, which is most of what "
     "one step takes, and is slower than ONNX Runtime on large matrices besides: a ratio over it "
-    "flatters the small model. Both in ONNX Runtime, prepared alike, is fair. Times on one thread "
-    "are steady; two threads on two cores leave nothing for the rest of the machine, and are not."
+    "flatters the small model. Both in ONNX Runtime, prepared alike, is fair. Two threads on two "
+    "cores leave nothing for the rest of the machine; quartiles, in RESULTS.md, say how steady a "
+    "time is."
 )
 FILE_ASKED, LOSS_ASKED = 42, 0.005
 

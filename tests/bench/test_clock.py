@@ -1,5 +1,7 @@
 import time
 
+import pytest
+
 from thinrnn.bench.clock import Clock, cold_clock, largest_cache, warm_clock
 
 
@@ -19,21 +21,55 @@ def test_every_round_begins_with_another_one():
     assert "".join(seen) == "abcbcacab"
 
 
-def test_a_warm_call_comes_after_others_like_it_and_a_cold_one_after_a_flush():
-    seen = []
-    calls = {"a": lambda: time.sleep(0.06), "b": lambda: seen.append(time.sleep(0.06))}
-    for clock, times in ((warm_clock(calls), 2), (cold_clock(calls, 1024), 1)):
-        seen.clear()
+class Time:
+    """A clock that goes on when it is told to, whatever the machine does meanwhile."""
+
+    now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+    def call(self, *seconds):
+        """Return a call that takes so long, each time the next of them, then always the last."""
+        left = list(seconds)
+
+        def take_time():
+            self.seen.append(left[0])
+            self.now += left.pop(0) if len(left) > 1 else left[0]
+
+        return take_time
+
+
+@pytest.fixture
+def times(monkeypatch):
+    found = Time()
+    found.seen = []
+    monkeypatch.setattr("thinrnn.bench.clock.time", found)
+    return found
+
+
+def test_a_warm_call_comes_after_others_like_it_and_a_cold_one_after_a_flush(times):
+    calls = {"a": times.call(0.03), "b": times.call(0.06)}
+    for make, count in ((warm_clock, 5), (lambda calls: cold_clock(calls, 1024), 2)):
+        clock = make(calls)
+        times.seen.clear()
         clock.round()
-        assert len(seen) == times
+        assert len(times.seen) == count
 
 
-def test_a_call_that_takes_long_is_not_repeated_to_be_warm():
-    seen = []
-    clock = warm_clock({"slow": lambda: seen.append(time.sleep(0.15))})
-    seen.clear()
+def test_a_call_that_takes_long_is_not_repeated_to_be_warm(times):
+    clock = warm_clock({"slow": times.call(0.15)})
+    times.seen.clear()
     clock.round()
-    assert len(seen) == 1
+    assert len(times.seen) == 1
+
+
+@pytest.mark.parametrize("held_up", [(0.5, 0.03), (0.03, 0.5, 0.03)])
+def test_a_call_that_was_held_up_once_is_still_warmed(times, held_up):
+    clock = warm_clock({"quick": times.call(*held_up)})
+    times.seen.clear()
+    assert clock.round() == {"quick": pytest.approx(30)}
+    assert len(times.seen) == 3
 
 
 def test_the_largest_cache_counts(monkeypatch, tmp_path):

@@ -1,6 +1,6 @@
 """Time of a language model with rare words in 8 bits, its logits written in several ways.
 
-    python benchmarks/rare_words.py        193-362-193, 8,000 of 10,000 words rare, one thread
+    python benchmarks/rare_words.py        139-298-139, 8,000 of 10,000 words rare, one thread
 
     at once          both layers for all steps, then a Concat
     by step          the wider layer and the Concat step by step, as `quantize_onnx` writes it
@@ -66,11 +66,11 @@ def make_call(path: Path, tokens: numpy.ndarray) -> Callable:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--embedding", type=int, default=193)
-    parser.add_argument("--hidden", type=int, default=362)
+    parser.add_argument("--embedding", type=int, default=139)
+    parser.add_argument("--hidden", type=int, default=298)
     parser.add_argument("--words", type=int, default=10_000)
     parser.add_argument("--rare", type=int, default=8_000)
-    parser.add_argument("--rare-size", type=int, default=46)
+    parser.add_argument("--rare-size", type=int, default=25)
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--out", type=Path, default=Path("results/rare-words-cpu.json"))
     options = parser.parse_args()

@@ -12,19 +12,20 @@ from thinrnn.recipes import padded
 KINDS = {nn.LSTM: torch.lstm, nn.GRU: torch.gru, nn.RNN: torch.rnn_tanh}
 
 
-def calls(kind, layers, sizes, *, bias=True):
+def calls(kind, layers, sizes, *, bias=True, batch_first=False):
     """The arguments that a module hands to torch, in float64, as leaves."""
     features, hidden = sizes
     torch.manual_seed(0)
     rnn = kind(features, hidden, num_layers=layers, bias=bias).double()
-    x = torch.randn(5, 3, features, dtype=torch.float64, requires_grad=True)
+    shape = (3, 5) if batch_first else (5, 3)
+    x = torch.randn(*shape, features, dtype=torch.float64, requires_grad=True)
     states = [
         torch.randn(layers, 3, hidden, dtype=torch.float64, requires_grad=True)
         for _ in range(2 if kind is nn.LSTM else 1)
     ]
     hx = states if kind is nn.LSTM else states[0]
     weights = list(rnn.parameters())
-    options = (bias, layers, 0.0, False, False, False)
+    options = (bias, layers, 0.0, False, False, batch_first)
     return [x, *states, *weights], (x, hx, weights, *options)
 
 
@@ -32,11 +33,13 @@ def calls(kind, layers, sizes, *, bias=True):
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("sizes", [(1, 1), (6, 13), (8, 9), (13, 8), (16, 24)])
 @pytest.mark.parametrize("bias", [True, False])
-def test_recurrent_layers(kind, layers, sizes, bias):
-    leaves, args = calls(kind, layers, sizes, bias=bias)
+@pytest.mark.parametrize("batch_first", [True, False])
+def test_recurrent_layers(kind, layers, sizes, bias, batch_first):
+    leaves, args = calls(kind, layers, sizes, bias=bias, batch_first=batch_first)
     expected = KINDS[kind](*args)
     found = padded.padded_rnn(KINDS[kind], *args)
     assert len(found) == len(expected)
+    assert all(state.is_contiguous() for state in found[1:])  # cuDNN takes no other
     gradients = []
     for results in (expected, found):
         torch.manual_seed(1)
@@ -96,3 +99,29 @@ def test_a_gpu_computes_the_same_under_autocast(kind):
         found.append([output, *torch.autograd.grad(loss, parameters)])
     for a, b in zip(*found, strict=True):
         assert (a - b).norm() < 0.02 * b.norm()
+
+
+@pytest.mark.parametrize(
+    ("layers", "hidden", "shape", "wide"),
+    [
+        (1, 13, (5, 8, 128), 128),
+        (1, 1024, (5, 8, 128), 1024),
+        (1, 1025, (5, 3, 16), 1032),
+        (2, 13, (5, 3, 16), 16),
+    ],
+)
+def test_one_layer_that_fits_into_a_kernel_gets_its_sizes(layers, hidden, shape, wide):
+    """Whole 128 neurons and 8 sequences, which torch asks for before it takes that kernel."""
+    _, args = calls(nn.LSTM, layers, (13, hidden))
+    seen = []
+
+    def lstm(x, hx, weights, *options):
+        seen.append((x.shape, hx[0].shape[-1], weights[1].shape[1]))
+        return torch.lstm(x, hx, weights, *options)
+
+    padded.GATES[lstm] = 4
+    try:
+        padded.padded_rnn(lstm, *args)
+    finally:
+        del padded.GATES[lstm]
+    assert seen == [(shape, wide, wide)]

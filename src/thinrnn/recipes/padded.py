@@ -1,8 +1,10 @@
-"""Layers in sizes that the matrix units of a GPU like, whatever the sizes of the model are.
+"""Layers in sizes that a GPU likes, whatever the sizes of the model are.
 
 Products of 16-bit matrices are two to four times slower where a row is no multiple of 16 bytes, and
-1500 neurons, or what is left of them, seldom are. Zeros are added on the way in and taken away on
-the way out: a neuron without weights and with an empty state stays 0, in LSTM, GRU and RNN.
+1500 neurons, or what is left of them, seldom are. A layer of at most 1024 neurons in multiples of
+128 is one kernel for all its steps, instead of one for each. Zeros are added on the way in and
+taken away on the way out: a neuron without weights and with an empty state stays 0, in LSTM, GRU
+and RNN, and sequences do not depend on one another.
 """
 
 from collections.abc import Sequence
@@ -13,7 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-MULTIPLE = 8
+MULTIPLE = 8  # of rows of matrices, and of sequences
+ONE_KERNEL = 128  # of neurons, where torch lets cuDNN keep the weights of a layer in one kernel
+WIDEST = 1024  # of such layers
 # How many matrices lie above one another in a weight.
 GATES: dict[Any, int] = {torch.lstm: 4, torch.gru: 3, torch.rnn_tanh: 1, torch.rnn_relu: 1}
 
@@ -44,27 +48,33 @@ def padded_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tens
 def padded_rnn(func: Any, x: Tensor, hx: Any, weights: Sequence[Tensor], *options: Any) -> Any:
     """Return what `torch.lstm` and its like return for one direction: output, then each state."""
     states = hx if isinstance(hx, tuple | list) else (hx,)
-    hidden = states[0].shape[-1]
-    wide = [_pad_weight(weight, GATES[func], hidden) for weight in weights]
-    wide_states = [_pad(state) for state in states]
+    _, batch, hidden = states[0].shape
+    layers, batch_first = options[1], options[-1]
+    is_one_kernel = layers == 1 and hidden <= WIDEST
+    multiple = ONE_KERNEL if is_one_kernel else MULTIPLE
+    more = -batch % MULTIPLE if is_one_kernel else 0
+    wide = [_pad_weight(weight, GATES[func], hidden, multiple) for weight in weights]
+    wide_states = [_pad(state, multiple, (0, more)) for state in states]
     given = wide_states if isinstance(hx, tuple | list) else wide_states[0]
-    output, *last = func(_pad(x), given, wide, *options)
-    return output[..., :hidden], *(state[..., :hidden] for state in last)
+    x = _pad(x, multiple, (0, 0, 0, more) if batch_first else (0, more))
+    output, *last = func(x, given, wide, *options)
+    output = output[:batch] if batch_first else output[:, :batch]
+    return output[..., :hidden], *(state[:, :batch, :hidden].contiguous() for state in last)
 
 
-def _pad_weight(weight: Tensor, gates: int, hidden: int) -> Tensor:
+def _pad_weight(weight: Tensor, gates: int, hidden: int, multiple: int) -> Tensor:
     """Pad the rows of each gate, and the columns of a matrix."""
     parts = weight.unflatten(0, (gates, hidden))
-    rows = -hidden % MULTIPLE
+    rows = -hidden % multiple
     if weight.dim() == 1:
         return F.pad(parts, (0, rows)).flatten()
-    return F.pad(parts, (0, -weight.shape[1] % MULTIPLE, 0, rows)).flatten(0, 1)
+    return F.pad(parts, (0, -weight.shape[1] % multiple, 0, rows)).flatten(0, 1)
 
 
-def _pad(x: Tensor) -> Tensor:
-    """Pad the last dimension."""
-    more = -x.shape[-1] % MULTIPLE
-    return F.pad(x, (0, more)) if more else x
+def _pad(x: Tensor, multiple: int = MULTIPLE, others: tuple[int, ...] = ()) -> Tensor:
+    """Pad the last dimension, and others by so much."""
+    more = (0, -x.shape[-1] % multiple, *others)
+    return F.pad(x, more) if any(more) else x
 
 
 def _is_16_bit(x: Any) -> bool:

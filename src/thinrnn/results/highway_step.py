@@ -19,9 +19,6 @@ LABELS = {
     "compiled graph": "compiled, as one CUDA graph",
     "pointwise": "a product and a kernel in each small step",
     "pointwise graph": "the same as one CUDA graph",
-    # measured once, no longer there
-    "step graph": "an earlier kernel in each small step, as one CUDA graph",
-    "persistent graph": "an earlier kernel for all small steps, as one CUDA graph",
     "polling graph": "one kernel for all small steps, as one CUDA graph",
 }
 FLOORS = {

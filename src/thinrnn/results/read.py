@@ -73,7 +73,7 @@ def quality(model: dict[str, Any]) -> str:
 
 def expected(run: dict[str, Any]) -> str:
     """Return the text that `thinrnn list` shows about a preset: what its main model reached."""
-    model = run["models"].get("small") or run["models"]["dense"]
+    model = next(run["models"][k] for k in ("small", "dense", "control") if k in run["models"])
     reached = quality(model) if "em" in model else quality(model).replace(", ", " / ")
     return f"{reached}, {millions(model['weights'])} weights"
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from thinrnn.recipes import padded
 
@@ -86,9 +87,10 @@ def test_nothing_is_padded_on_a_cpu(monkeypatch):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_gpu_computes_the_same_under_autocast(kind):
+@pytest.mark.parametrize("layers", [1, 2])
+def test_a_gpu_computes_the_same_under_autocast(kind, layers):
     torch.manual_seed(0)
-    rnn, head = kind(29, 45, num_layers=2).cuda(), nn.Linear(45, 20).cuda()
+    rnn, head = kind(29, 45, num_layers=layers).cuda(), nn.Linear(45, 20).cuda()
     parameters = [*rnn.parameters(), *head.parameters()]
     x = torch.randn(6, 4, 29, device="cuda")
     found = []
@@ -102,26 +104,49 @@ def test_a_gpu_computes_the_same_under_autocast(kind):
 
 
 @pytest.mark.parametrize(
-    ("layers", "hidden", "shape", "wide"),
+    ("kind", "layers", "hidden", "shape", "wide"),
     [
-        (1, 13, (5, 8, 128), 128),
-        (1, 1024, (5, 8, 128), 1024),
-        (1, 1025, (5, 3, 16), 1032),
-        (2, 13, (5, 3, 16), 16),
+        (nn.LSTM, 1, 13, (5, 8, 128), 128),
+        (nn.RNN, 1, 1024, (5, 8, 128), 1024),
+        (nn.LSTM, 1, 1025, (5, 3, 16), 1032),
+        (nn.LSTM, 2, 13, (5, 3, 16), 16),
+        (nn.GRU, 1, 13, (5, 3, 16), 16),
     ],
 )
-def test_one_layer_that_fits_into_a_kernel_gets_its_sizes(layers, hidden, shape, wide):
-    """Whole 128 neurons and 8 sequences, which torch asks for before it takes that kernel."""
-    _, args = calls(nn.LSTM, layers, (13, hidden))
+def test_a_layer_that_can_be_one_kernel_gets_its_sizes(
+    kind, layers, hidden, shape, wide, monkeypatch
+):
+    """As on a large GPU: whole 128 neurons, whole 8 sequences, not for a GRU."""
+    monkeypatch.setattr(padded, "_has_one_kernel", lambda x: True)
+    leaves, args = calls(kind, layers, (13, hidden))
     seen = []
 
-    def lstm(x, hx, weights, *options):
-        seen.append((x.shape, hx[0].shape[-1], weights[1].shape[1]))
-        return torch.lstm(x, hx, weights, *options)
+    class Watch(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            if func is KINDS[kind]:
+                seen.append((args[0].shape, args[2][1].shape[1]))
+            return func(*args, **(kwargs or {}))
 
-    padded.GATES[lstm] = 4
-    try:
-        padded.padded_rnn(lstm, *args)
-    finally:
-        del padded.GATES[lstm]
-    assert seen == [(shape, wide, wide)]
+    with Watch():
+        found = padded.padded_rnn(KINDS[kind], *args)
+    assert seen == [(shape, wide)]
+    expected = KINDS[kind](*args)
+    sums = [sum(r.sin().sum() for r in results) for results in (found, expected)]
+    gradients = [torch.autograd.grad(total, leaves) for total in sums]
+    for a, b in zip([*found, *gradients[0]], [*expected, *gradients[1]], strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_smaller_gpus_keep_their_sizes(monkeypatch):
+    class Gpu:
+        major, minor, multi_processor_count = 8, 6, 100
+
+    class OnGpu:
+        is_cuda, device = True, "cuda"
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: Gpu)
+    assert not padded._has_one_kernel(OnGpu)
+    Gpu.minor = 0
+    assert padded._has_one_kernel(OnGpu)
+    Gpu.multi_processor_count = 60
+    assert not padded._has_one_kernel(OnGpu)

@@ -1,10 +1,10 @@
 """Layers in sizes that a GPU likes, whatever the sizes of the model are.
 
 Products of 16-bit matrices are two to four times slower where a row is no multiple of 16 bytes, and
-1500 neurons, or what is left of them, seldom are. A layer of at most 1024 neurons in multiples of
-128 is one kernel for all its steps, instead of one for each. Zeros are added on the way in and
-taken away on the way out: a neuron without weights and with an empty state stays 0, in LSTM, GRU
-and RNN, and sequences do not depend on one another.
+1500 neurons, or what is left of them, seldom are. On large GPUs a layer of at most 1024 neurons, in
+multiples of 128, is one kernel for all its steps instead of some for each. Zeros are added on the
+way in and taken away on the way out: a neuron without weights and with an empty state stays 0, in
+LSTM, GRU and RNN, and sequences do not depend on one another.
 """
 
 from collections.abc import Sequence
@@ -15,9 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-MULTIPLE = 8  # of rows of matrices, and of sequences
-ONE_KERNEL = 128  # of neurons, where torch lets cuDNN keep the weights of a layer in one kernel
-WIDEST = 1024  # of such layers
+MULTIPLE = 8  # of rows of matrices, and of sequences where a layer is one kernel
+ONE_KERNEL = 128  # of the neurons of such a layer
+WIDEST, MOST = 1024, 128  # its neurons and sequences
+MULTIPROCESSORS = 98  # of a GPU that is large enough
 # How many matrices lie above one another in a weight.
 GATES: dict[Any, int] = {torch.lstm: 4, torch.gru: 3, torch.rnn_tanh: 1, torch.rnn_relu: 1}
 
@@ -50,7 +51,8 @@ def padded_rnn(func: Any, x: Tensor, hx: Any, weights: Sequence[Tensor], *option
     states = hx if isinstance(hx, tuple | list) else (hx,)
     _, batch, hidden = states[0].shape
     layers, batch_first = options[1], options[-1]
-    is_one_kernel = layers == 1 and hidden <= WIDEST
+    fits = layers == 1 and hidden <= WIDEST and batch <= MOST
+    is_one_kernel = fits and func is not torch.gru and _has_one_kernel(x)
     multiple = ONE_KERNEL if is_one_kernel else MULTIPLE
     more = -batch % MULTIPLE if is_one_kernel else 0
     wide = [_pad_weight(weight, GATES[func], hidden, multiple) for weight in weights]
@@ -79,6 +81,15 @@ def _pad(x: Tensor, multiple: int = MULTIPLE, others: tuple[int, ...] = ()) -> T
 
 def _is_16_bit(x: Any) -> bool:
     return isinstance(x, Tensor) and x.is_cuda and torch.is_autocast_enabled("cuda")
+
+
+def _has_one_kernel(x: Tensor) -> bool:
+    """Whether torch would ask cuDNN for such a kernel here, by the rule in torch itself."""
+    if not x.is_cuda or torch.version.hip is not None:
+        return False
+    gpu = torch.cuda.get_device_properties(x.device)
+    is_known = gpu.major >= 8 and gpu.minor != 6
+    return bool(is_known and gpu.multi_processor_count >= MULTIPROCESSORS)
 
 
 def _is_plain(func: Any, args: tuple[Any, ...]) -> bool:

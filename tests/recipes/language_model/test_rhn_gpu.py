@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import thinrnn
 from thinrnn.recipes.language_model import evaluate, phases, train
 from thinrnn.recipes.language_model.corpus import load_text
 from thinrnn.recipes.language_model.evaluate import mean_loss
@@ -47,10 +48,20 @@ def test_a_whole_run_in_bf16_with_graphs(tiny, tmp_path):
     assert small["difference"] < 1e-4 and small["valid_perplexity"] < 100
 
 
-def test_scores_by_graphs_are_those_without(monkeypatch):
+@pytest.mark.parametrize("cell", ["rhn", "lstm", "gru"])
+@pytest.mark.parametrize("gated", [False, True])
+@pytest.mark.parametrize("width", [21, 830])
+def test_scores_by_graphs_are_those_without(cell, gated, width, monkeypatch):
     torch.manual_seed(0)
-    model = LanguageModel(40, cell="rhn", depth=3, embedding=21, hidden=(21,)).cuda()
+    model = LanguageModel(
+        40, cell=cell, depth=10, embedding=width, hidden=(width,), tied=True, init_range=0.1
+    )
+    if gated:
+        example = torch.zeros(3, 2, dtype=torch.long)
+        thinrnn.attach_(model, thinrnn.find_groups(model, example))
+    model = model.cuda()
     tokens = torch.randint(40, (3000,), dtype=torch.int32)
-    graphed = mean_loss(model, tokens, batch=5, start=0)
+    graphed = [mean_loss(model, tokens, batch=5, start=0) for _ in range(3)]
     monkeypatch.setattr(evaluate, "GraphedStep", lambda step, *inputs, warmup: step)
-    assert mean_loss(model, tokens, batch=5, start=0) == pytest.approx(graphed, rel=1e-6)
+    plain = mean_loss(model, tokens, batch=5, start=0)
+    assert graphed == pytest.approx([plain] * 3, rel=1e-5)

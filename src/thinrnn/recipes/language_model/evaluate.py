@@ -54,7 +54,8 @@ def mean_loss(model: nn.Module, tokens: Tensor, *, batch: int, start: int) -> fl
 
 def _has_many_kernels(model: nn.Module, device: torch.device) -> bool:
     """Return whether launching them takes longer than running them."""
-    return device.type == "cuda" and any(isinstance(module, RHN) for module in model.modules())
+    layers = (RHN, nn.RNNBase)
+    return device.type == "cuda" and any(isinstance(module, layers) for module in model.modules())
 
 
 def perplexity(loss: float) -> float:

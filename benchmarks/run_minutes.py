@@ -1,0 +1,102 @@
+"""How long whole runs take: their first epochs are trained, the others take as long as the last.
+
+    python benchmarks/run_minutes.py --data data/ptb                ptb-paper and its dense model
+    python benchmarks/run_minutes.py --data data/ptb --runs ptb-rhn-paper=40 ptb-rhn-dense=5
+
+A run is a preset with the number of epochs after which nothing changes its speed any more: those of
+`ptb-paper` get shorter until its size is reached, those of a dense model are all alike. Each run is
+stopped there; its remaining epochs count as the median of the last ones. Nothing else may use the
+GPU meanwhile.
+"""
+
+import argparse
+import json
+import platform
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import thinrnn
+
+RUNS = ["ptb-dense-ntasgd=5", "ptb-paper=24"]
+LAST = 4  # epochs whose median stands for those that are left out
+
+
+def ends_of_epochs(metrics: Path) -> list[float]:
+    """Return when each epoch ended, in seconds since the run began."""
+    if not metrics.exists():
+        return []
+    lines = metrics.read_text().splitlines()
+    events = [json.loads(line) for line in lines if line.endswith("}")]
+    return [event["seconds"] for event in events if event["event"] == "epoch"]
+
+
+def train(preset: str, epochs: int, options: argparse.Namespace, run: Path) -> dict[str, Any]:
+    """Train so many epochs of a preset and return what all of them would take."""
+    command = [sys.executable, "-m", "thinrnn.cli", "train", preset, "--data", str(options.data)]
+    command += ["--out", str(run), "--set", "tensorboard=false", "--set", "checkpoint_seconds=3600"]
+    command += [part for change in options.set for part in ("--set", change)]
+    began = time.monotonic()
+    with open(run.with_suffix(".log"), "wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log)
+        while process.poll() is None and len(ends_of_epochs(run / "metrics.jsonl")) < epochs:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        process.wait()
+    ends = ends_of_epochs(run / "metrics.jsonl")[:epochs]
+    if len(ends) < epochs:
+        raise SystemExit(f"{preset} ended early: {run.with_suffix('.log').read_text()[-2000:]}")
+    config = json.loads((run / "config.json").read_text())
+    whole = config["settings"]["epochs"]
+    each = [end - before for before, end in zip([0.0, *ends], ends, strict=False)]
+    steady = statistics.median(each[1:][-LAST:])
+    return {
+        "epochs": whole,
+        "trained": epochs,
+        "seconds_of_epochs": [round(seconds, 3) for seconds in each],
+        "seconds_of_a_later_epoch": round(steady, 3),
+        "minutes": (ends[-1] + (whole - epochs) * steady) / 60,
+        "watched_seconds": round(time.monotonic() - began, 1),
+        "environment": config["environment"],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--runs", nargs="+", default=RUNS, metavar="PRESET=EPOCHS")
+    parser.add_argument("--set", action="append", default=[], help="as of thinrnn train")
+    parser.add_argument("--out", type=Path, default=Path("results/run-minutes-cuda.json"))
+    options = parser.parse_args()
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for run in options.runs:
+            preset, _, epochs = run.partition("=")
+            found[preset] = train(preset, int(epochs), options, Path(folder) / preset)
+            print(f"{preset:<20} {found[preset]['minutes']:6.2f} minutes", flush=True)
+    result = {
+        "what": "minutes of whole runs, by their first epochs",
+        "command": shlex.join(["python", *sys.argv]),
+        "runs": found,
+        "environment": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "thinrnn": thinrnn.__version__,
+            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        },
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"wrote {options.out}")
+
+
+if __name__ == "__main__":
+    main()

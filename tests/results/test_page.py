@@ -175,15 +175,6 @@ def test_pictures_that_are_there_are_shown(make):
     assert ".svg" not in results_page(Results(runs))
 
 
-def test_the_time_of_the_pruned_run_is_compared_with_the_dense_one(make):
-    runs = {"ptb-paper": make(small=(80, 77, 6e6))}
-    assert "took 10.0 minutes; at most 15 minutes" in results_page(Results(runs))
-    dense = make(dense=(80, 77, 6e6))
-    dense["models"]["dense"] |= {"seconds": 1000.0, "epochs": 50}
-    page = results_page(Results({**runs, "ptb-dense-ntasgd": dense}))
-    assert "took 10.0 minutes, per epoch 0.30 times the dense NT-ASGD run" in page
-
-
 def test_notes_written_by_hand_are_part_of_the_page(tmp_path):
     (tmp_path / "results").mkdir()
     (tmp_path / "results/NOTES.md").write_text("A lower rate did not help.\n")

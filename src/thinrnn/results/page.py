@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from thinrnn.results import cpu_pages, highway_step, reading
+from thinrnn.results import cpu_pages, highway_step, minutes, reading
 from thinrnn.results.cpu import Cpu
 from thinrnn.results.curve import width_curve
 from thinrnn.results.judge import judge, trend
@@ -40,8 +40,8 @@ def pages(root: Path) -> dict[Path, str]:
     notes = root / "results" / "NOTES.md"
     tried = notes.read_text(encoding="utf-8") if notes.exists() else ""
     cpu = Cpu.read(root / "results")
-    steps = highway_step.read(root / "results")
-    found = {root / "RESULTS.md": results_page(results, tried, cpu, steps)}
+    steps, runs = highway_step.read(root / "results"), minutes.read(root / "results")
+    found = {root / "RESULTS.md": results_page(results, tried, cpu, steps, runs)}
     curve = width_curve(results)
     if curve:
         found[root / "results" / CURVE] = curve
@@ -56,7 +56,11 @@ def pages(root: Path) -> dict[Path, str]:
 
 
 def results_page(
-    results: Results, tried: str = "", cpu: Cpu | None = None, steps: Sequence[dict[str, Any]] = ()
+    results: Results,
+    tried: str = "",
+    cpu: Cpu | None = None,
+    steps: Sequence[dict[str, Any]] = (),
+    runs: dict[str, Any] | None = None,
 ) -> str:
     """Return RESULTS.md; `tried` are notes written by hand, on what was tried and is next."""
     parts = [
@@ -94,13 +98,13 @@ def results_page(
         "## Beyond the paper",
         table_of(BEYOND, results),
         "## Where ours is worse",
-        worse(results, cpu, steps),
+        worse(results, cpu, [*highway_step.missed(steps), *minutes.missed(runs)]),
         pictures(results),
         "## Stored models",
         stored(results),
         "## Time and memory",
         cost(results),
-        speed(results),
+        minutes.section(runs),
         cpu_pages.section(cpu),
         f"## What was tried\n\n{tried.strip()}" if tried.strip() else "",
     ]
@@ -142,7 +146,7 @@ def table_of(rows: tuple[Row, ...], results: Results) -> str:
     return markdown(HEAD, lines)
 
 
-def worse(results: Results, cpu: Cpu | None = None, steps: Sequence[dict[str, Any]] = ()) -> str:
+def worse(results: Results, cpu: Cpu | None = None, others: Sequence[str] = ()) -> str:
     """Return a list of everything that is worse than the paper, a control or what was asked."""
     lines = []
     for row in (*LSTM, *ABLATION, *HIGHWAY, *HIGHWAY_CURVE, *BEYOND):
@@ -154,7 +158,7 @@ def worse(results: Results, cpu: Cpu | None = None, steps: Sequence[dict[str, An
         verdict = reading.judged(read, results)
         if verdict is not None and verdict.bad:
             lines.append(f"- {read.label}: {'; '.join(verdict.bad)}.")
-    lines += cpu_pages.missed(cpu) + highway_step.missed(steps)
+    lines += [*cpu_pages.missed(cpu), *others]
     return "\n".join(lines) or "In no row that has been run."
 
 
@@ -211,20 +215,6 @@ def cost(results: Results) -> str:
     if not lines:
         return "Nothing has been run yet."
     return markdown(("run", "model", "epochs", "minutes", "GPU memory, GiB", "machine"), lines)
-
-
-def speed(results: Results) -> str:
-    """Return how long the pruned run took beside the dense one under the same schedule."""
-    pruned, dense = results.runs.get("ptb-paper"), results.runs.get("ptb-dense-ntasgd")
-    if pruned is None or "small" not in pruned["models"]:
-        return ""
-    ours = pruned["models"]["small"]
-    text = f"Neuron selection from 1500-1500-1500 took {ours['seconds'] / 60:.1f} minutes"
-    if dense is not None:
-        theirs = dense["models"]["dense"]
-        ratio = ours["seconds"] / ours["epochs"] / (theirs["seconds"] / theirs["epochs"])
-        text += f", per epoch {ratio:.2f} times the dense NT-ASGD run"
-    return f"{text}; at most 15 minutes and half the time were asked."
 
 
 def perplexities(figures: Figures) -> str:

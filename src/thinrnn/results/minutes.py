@@ -1,0 +1,56 @@
+"""What `benchmarks/run_minutes.py` found about the minutes of whole runs, alone on a GPU."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from thinrnn.results.markdown import markdown
+
+FILE = "run-minutes-cuda.json"
+DENSE, PRUNED = "ptb-dense-ntasgd", "ptb-paper"
+MOST_MINUTES, MOST_OF_DENSE = 15.0, 0.5  # asked for
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """Return what was measured, if it was."""
+    path = folder / FILE
+    return json.loads(path.read_bytes()) if path.exists() else None
+
+
+def section(found: dict[str, Any] | None) -> str:
+    """Return table and text; nothing if nothing was measured."""
+    if found is None:
+        return ""
+    lines = [
+        [f"`{name}`", str(run["epochs"]), str(run["trained"]), f"{run['minutes']:.1f}"]
+        for name, run in found["runs"].items()
+    ]
+    head = ("run, alone on the GPU", "epochs", "of these trained", "minutes of all")
+    ratio = _ratio(found)
+    verdict = "which is reached" if not missed(found) else "which is **missed**"
+    return (
+        markdown(head, lines) + f"\n\nOn one {found['environment']['device']}; epochs that were "
+        "not trained count as much as the last ones that were. Neuron selection from "
+        f"1500-1500-1500 takes {ratio:.2f} times as long as the dense NT-ASGD run of as many "
+        f"epochs. At most {MOST_MINUTES:g} minutes and half the time were asked, {verdict}."
+    )
+
+
+def missed(found: dict[str, Any] | None) -> list[str]:
+    """Return a line for each figure that is not what was asked for."""
+    if found is None:
+        return []
+    lines, minutes, ratio = [], found["runs"][PRUNED]["minutes"], _ratio(found)
+    if minutes > MOST_MINUTES:
+        lines.append(f"- a whole `{PRUNED}`: {minutes:.1f} minutes, asked: at most 15.")
+    if ratio > MOST_OF_DENSE:
+        lines.append(f"- a whole `{PRUNED}`: {ratio:.2f} of the dense run's time, asked: half.")
+    return lines
+
+
+def _ratio(found: dict[str, Any]) -> float:
+    """Return the time of a pruned epoch, on average, over that of a dense one."""
+    pruned, dense = (
+        found["runs"][name]["minutes"] / found["runs"][name]["epochs"] for name in (PRUNED, DENSE)
+    )
+    return float(pruned / dense)

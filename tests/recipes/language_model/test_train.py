@@ -191,3 +191,20 @@ def test_a_group_whose_gates_all_close_keeps_a_neuron_and_the_control_has_it_too
     small, control = (finished.summary(kind) for kind in ("small", "control"))
     assert set(small["neurons"].values()) == {1}
     assert small["params"] == control["params"]
+
+
+def test_epochs_may_be_validated_in_more_streams_than_the_final_models(tiny, tmp_path):
+    """More streams begin with an empty state more often; final figures are those of eval_batch."""
+    found = {}
+    for valid_batch in (0, 5):
+        settings = tiny(phases=("dense",), valid_batch=valid_batch, eval_batch=1, epochs=1)
+        finished = run(settings, tmp_path / str(valid_batch))
+        (epoch,) = (
+            e for e in read_metrics(finished.path / "metrics.jsonl") if e["event"] == "epoch"
+        )
+        found[valid_batch] = (
+            epoch["valid_perplexity"],
+            finished.summary("dense")["valid_perplexity"],
+        )
+    assert found[0][0] == pytest.approx(found[0][1]) == pytest.approx(found[5][1])
+    assert found[5][0] != pytest.approx(found[5][1], rel=1e-6)

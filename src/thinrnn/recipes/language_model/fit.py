@@ -76,10 +76,7 @@ class Fitting(Loop[Training]):
         t.begin_epoch()
 
     def valid_loss(self) -> float:
+        t, s = self.training, self.training.settings
         start = self.text.vocabulary.number(EOS)
-        return mean_loss(
-            self.training.model,
-            self.text.valid,
-            batch=self.training.settings.eval_batch,
-            start=start,
-        )
+        batch = s.valid_batch or s.eval_batch
+        return mean_loss(t.model, self.text.valid, batch=batch, start=start)

@@ -43,6 +43,7 @@ def dense() -> Settings:
         warmup=1000,
         batch=64,
         epochs=100,
+        valid_batch=64,
         target_params=None,
         phases=("dense",),
     )

@@ -136,6 +136,9 @@ class Settings:
     cuda_graphs: bool = setting(True, "replay whole training steps as CUDA graphs, on a GPU")
     threads: int = setting(0, "CPU threads for training; 0: torch's choice", least=0)
     eval_batch: int = setting(10, "streams in validation and test", least=1)
+    valid_batch: int = setting(
+        0, "streams in validation after each epoch; more are quicker; 0: like eval_batch", least=0
+    )
     log_every: int = setting(50, "steps between two lines of metrics.jsonl", least=1)
     checkpoint_seconds: float = setting(60.0, "time between checkpoints inside an epoch", least=0)
     checkpoint_steps: int = setting(0, "also one every so many steps; 0: by time alone", least=0)

@@ -36,7 +36,7 @@ def dense() -> Settings:
         init_range=0.04,
         rnn_init=0.04,
         optimizer="adam",
-        lr=1e-3,
+        lr=1.5e-3,
         clip=0.25,
         weight_decay=1.2e-6,
         schedule="cosine",

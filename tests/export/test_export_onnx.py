@@ -193,6 +193,22 @@ def test_pruned_language_model_streams(tmp_path: Path) -> None:
     assert "largest difference from PyTorch" in str(export)
 
 
+def test_layers_that_are_called_twice_are_stored_once(tmp_path: Path) -> None:
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn, self.head = nn.LSTM(40, 40), nn.Linear(40, 40)
+
+        def forward(self, one: Any, other: Any) -> Any:
+            return self.head(self.rnn(one)[0]), self.head(self.rnn(other)[0])
+
+    model, path = Twice(), tmp_path / "twice.onnx"
+    export_onnx(model, path, (torch.randn(5, 2, 40), torch.randn(7, 2, 40)))
+    assert operators(path)["LSTM"] == 2
+    stored = sum(numpy.prod(one.dims) for one in onnx.load(path).graph.initializer)
+    assert stored < 1.05 * sum(p.numel() for p in model.parameters())
+
+
 def test_bias_of_a_wide_layer_is_a_row_of_its_weights(tmp_path: Path) -> None:
     class Words(nn.Module):
         def __init__(self) -> None:

@@ -102,14 +102,14 @@ class TwoTables(Tagger):
         self.embedding, self.head = nn.Embedding(60, 24), nn.Linear(24, 60)
         self.head.weight = self.embedding.weight
         self.short, self.widen = nn.Embedding(140, 8), nn.Linear(8, 24, bias=False)
-        self.narrow = nn.Linear(24, 8)
         self.others = nn.Linear(8, 140)
         self.others.weight = self.short.weight
 
     def forward(self, tokens: Any) -> Any:
         table = torch.cat([self.embedding.weight, self.short.weight @ self.widen.weight.t()])
         hidden = self.rnn(nn.functional.embedding(tokens, table))[0]
-        return torch.cat([self.head(hidden), self.others(self.narrow(hidden))], -1)
+        narrow = nn.functional.linear(hidden, self.widen.weight.t())
+        return torch.cat([self.head(hidden), self.others(narrow)], -1)
 
 
 @pytest.mark.parametrize("per_row", [False, True])
@@ -126,6 +126,8 @@ def test_weights_of_a_table_are_stored_once_and_in_8_bits(per_row: bool, tmp_pat
         )
         assert shapes[60, 24] == shapes[140, 8] == shapes[8, 24] == 1
         assert shapes[200, 24] == shapes[140, 24] == shapes[8, 140] == shapes[24, 60] == 0
+    names = {name for name, _ in TwoTables().named_parameters(remove_duplicate=False)}
+    assert all(w.name.removesuffix(".T") in names or w.name[:3] == "rnn" for w in result.weights)
     assert all(
         len(w.shape) == 1 or w.name.endswith(".B") for w in result.weights if "float" in w.now
     )

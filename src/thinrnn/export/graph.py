@@ -14,7 +14,7 @@ from thinrnn.export.arguments import Arguments
 from thinrnn.export.biases import fold_biases_
 from thinrnn.export.errors import ExportError
 from thinrnn.export.highway import expand_highways_
-from thinrnn.export.names import name_layers_, name_weights_, transposed_weights
+from thinrnn.export.names import derived_weights, name_layers_, name_weights_
 from thinrnn.export.operators import OPSET
 from thinrnn.export.tracing import Tracer, prepare_
 from thinrnn.export.watch import Layer
@@ -73,19 +73,23 @@ def trace(
             raise ExportError(_explained(error)) from error
         assert program is not None
         graph = program.model.graph
-        transposed = transposed_weights(graph)
+        derived = derived_weights(graph)
         _fold(program.model)
     _check_weights(program.model)
     expand_highways_(graph)
     _forget_sources(program.model)
-    name_weights_(graph, transposed, prefix="model.")
+    name_weights_(graph, derived, prefix="model.")
     name_layers_(graph, layers)
     fold_biases_(graph)
     return program.model
 
 
 def _fold(model: Any) -> None:
-    """Compute what depends on weights alone: gates in ONNX's order, transposed matrices."""
+    """Compute what depends on weights alone: gates in ONNX's order, transposed matrices.
+
+    A layer that is called several times is then computed as often, and stored once again.
+    """
+    from onnx_ir.passes.common import DeduplicateInitializersPass
     from onnxscript import optimizer
 
     def should_fold(node: Any) -> bool | None:
@@ -102,6 +106,7 @@ def _fold(model: Any) -> None:
         output_size_limit=MOST_BYTES,
         should_fold=should_fold,
     )
+    DeduplicateInitializersPass(size_limit=MOST_BYTES)(model)
 
 
 def _is_looked_up(value: Any) -> bool:

@@ -91,6 +91,34 @@ def test_export_prints_one_json_object(model: Path, tmp_path: Path, call: Any) -
     assert about["recipe"] == "language_model" and len(about["vocabulary"]) == 64
 
 
+def test_file_of_a_published_model_tells_its_sizes_and_perplexity(
+    model: Path, tmp_path: Path, call: Any
+) -> None:
+    published = shutil.copytree(model, tmp_path / "models" / "mine")
+    figures = {"valid_perplexity": 12.5, "test_perplexity": None, "bytes": 7}
+    (tmp_path / "mine.json").write_text(json.dumps({"stored": figures}))
+    file = tmp_path / "out" / "model.onnx"
+    _, said, _ = call("export", published, "--onnx", file)
+    about = {entry.key: entry.value for entry in onnx.load(file).metadata_props}
+    assert about["valid_perplexity"] == "12.5" and "bytes" not in about
+    assert "test_perplexity" not in about
+    width = load_model(model).model.get_submodule("embedding").embedding_dim
+    assert json.loads(about["sizes"])["embedding"] == width
+    command = said.splitlines()[-1].partition("next: thinrnn ")[2]
+    assert call(*command.split())[0] == 0
+    assert (file.parent / "model.int8.onnx").exists()  # beside the vocabulary
+
+
+def test_a_text_cannot_judge_what_is_no_language_model(tmp_path: Path, call: Any) -> None:
+    file, text = tmp_path / "gru.onnx", tmp_path / "valid.txt"
+    thinrnn.export_onnx(torch.nn.GRU(9, 9), file, torch.randn(5, 2, 9))
+    text.write_text("w1 w2\n")
+    code, _, err = call("quantize", file, "--out", tmp_path / "int8.onnx", "--valid", text)
+    assert code == 2 and "is no language model" in err and "a measure of your own" in err
+    code, _, err = call("quantize", file, "--out", tmp_path / "int8.onnx", "--best", 3)
+    assert code == 1 and "there is no short way" in err and ".whole" not in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -9,6 +9,8 @@ import typer
 
 from thinrnn.cli.options import Best, Json, Kind, ModelPath
 
+QUALITY = ("valid_perplexity", "test_perplexity", "em", "f1")  # what a file says of its model
+
 
 def export(
     path: ModelPath,
@@ -33,8 +35,7 @@ def export(
 
     found = find_model(path, kind)
     recipe = recipes.part(found.recipe, "export")
-    summary = (found.run.summary(found.kind) or {}) if found.run is not None else {}
-    about = {k: v for k, v in summary.items() if k.endswith("_perplexity") and v is not None}
+    about = {name: value for name, value in found.figures().items() if name in QUALITY}
     with progress(json) as shown:
         shown.line(f"exporting {found.folder}")
         with best_words_alone(onnx, best) as file:
@@ -44,7 +45,8 @@ def export(
             done = dataclasses.replace(done, **given)
     result = {**dataclasses.asdict(done), "path": str(done.path), "model": str(found.folder)}
     beside = onnx.parent / "vocabulary.json"
-    last = f"wrote {onnx} and {beside}; next: thinrnn quantize {onnx} --out {onnx.stem}.int8.onnx"
+    next_ = f"thinrnn quantize {onnx} --out {onnx.with_name(onnx.stem + '.int8.onnx')}"
+    last = f"wrote {onnx} and {beside}; next: {next_}"
     show(result, str(done), last, as_json=json)
 
 

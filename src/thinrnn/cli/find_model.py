@@ -23,6 +23,19 @@ class Found:
     def config(self) -> dict[str, Any] | None:
         return None if self.run is None else self.run.config
 
+    def figures(self) -> dict[str, Any]:
+        """Return what was measured of the model, by its run or when it was published."""
+        if self.run is not None:
+            found = self.run.summary(self.kind)
+        else:
+            from thinrnn.recipes.model_folder import read_table
+
+            folder = self.folder.resolve()
+            file = folder.parent.parent / f"{folder.name}.json"  # as 'thinrnn publish' writes it
+            published = folder.parent.name == "models" and file.is_file()
+            found = read_table(file).get("stored") if published else None
+        return {name: value for name, value in (found or {}).items() if value is not None}
+
 
 def find_model(path: Path, kind: str = "small") -> Found:
     """Return one model of a run, or the model in a folder."""

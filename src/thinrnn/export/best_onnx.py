@@ -43,7 +43,8 @@ def best_onnx(path: str | Path, out: str | Path, *, k: int = 10) -> Path:
     ]
     if len(shape) != 3 or shape[0] != "time":
         raise ExportError(
-            f"'{path}' begins its outputs with {shape}, not with (time, batch, words)."
+            f"the best words need an output (time, batch, words), but the first output is "
+            f"({', '.join(map(str, shape))})."
         )
     if not 0 < k <= shape[2]:
         raise ExportError(f"k is {k}, but there are {shape[2]} words: choose 1 to {shape[2]}.")

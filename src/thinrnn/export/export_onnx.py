@@ -111,7 +111,9 @@ def _free(axes: list[Axis], which: int) -> dict[int, str]:
 
 
 def _described(subject: Subject, small: nn.Module, more: Mapping[str, Any]) -> dict[str, str]:
-    sizes = {layer.name: layer.hidden for layer in subject.watch.layers}
+    tables = {n: m for n, m in small.named_modules() if isinstance(m, nn.Embedding)}
+    sizes = {name: table.embedding_dim for name, table in tables.items()}
+    sizes |= {layer.name: layer.hidden for layer in subject.watch.layers}
     about = {
         "thinrnn": __version__,
         "model": type(small).__name__,

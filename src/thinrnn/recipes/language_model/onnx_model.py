@@ -58,6 +58,12 @@ def read_vocabulary(path: str | Path) -> Vocabulary:
 
 def measure_on(text: Path, path: Path, *, batch: int = 10) -> Callable[[Path], float]:
     """Return a function that gives the perplexity of an ONNX file on a text."""
+    recipe = OnnxFile(path).metadata.get("recipe")
+    if recipe != "language_model":
+        raise InputError(
+            f"{path} is no language model of 'thinrnn export', so a text cannot tell its quality: "
+            "call thinrnn.quantize_onnx with a measure of your own."
+        )
     vocabulary = read_vocabulary(path)
     tokens = encode_file(text, vocabulary)
 

@@ -142,6 +142,9 @@ def test_bench_times_models_of_runs_side_by_side(run, call):
     assert [*result["models"]] == ["lm/dense", "lm/small", "lm/control", str(run / "model")]
     first = next(iter(result["models"].values()))
     assert first["speedup"] == 1.0 and first["low"] <= first["median"] <= first["high"]
+    code, said, _ = call("bench", run / "model", "--seconds", 0)
+    assert code == 0 and "timed 1 model, " in said
+    assert f"next: thinrnn export {run / 'model'} --onnx" in said  # a model has no report
     code, said, _ = call("bench", run, "--seconds", 0, "--threads", 2)
     assert "batch 10, 30 steps, 2 threads" in said and "speed-up" in said
 

@@ -76,13 +76,14 @@ def _time(
     from thinrnn.cli.output import progress, show
     from thinrnn.run.environment import environment
 
+    found = _named(paths)
     loaded = {
         name: recipes.part(model.recipe, "load").load_model(model.folder)
-        for name, model in _named(paths).items()
+        for name, model in found.items()
     }
     example = next(iter(loaded.values())).example(batch, steps)
     with progress(json) as shown:
-        shown.line(f"timing {len(loaded)} models, about {seconds * len(loaded):.0f} s")
+        shown.line(f"timing {_models(len(loaded))}, about {round(seconds * len(loaded), 1):g} s")
         models = {name: item.model for name, item in loaded.items()}
         timing = benchmark(models, example, threads=threads, seconds=seconds)
     result = {
@@ -96,7 +97,9 @@ def _time(
         "environment": environment(),
     }
     title = f"batch {batch}, {steps} steps, {threads} thread{'s' if threads > 1 else ''}"
-    last = f"timed {len(loaded)} models, nothing written; next: thinrnn report {paths[0]}"
+    of_a_run = next(iter(found.values())).run is not None
+    next_ = f"report {paths[0]}" if of_a_run else f"export {paths[0]} --onnx FILE"
+    last = f"timed {_models(len(loaded))}, nothing written; next: thinrnn {next_}"
     show(result, f"{title}\n{timing}", last, as_json=json)
 
 
@@ -116,11 +119,17 @@ def _compare(
     folders = {name: model.folder for name, model in found.items()}
     with progress(json) as shown:
         result = compare_folders(folders, wanted, dense=dense, progress=shown)
-    last = f"timed {len(result['models'])} models, nothing written; --out FILE.json keeps all this"
+    last = (
+        f"timed {_models(len(result['models']))}, nothing written; --out FILE.json keeps all this"
+    )
     if out is not None:
         write_json(out, result)
         last = f"wrote {out}"
     show(result, tables(result), last, as_json=json)
+
+
+def _models(count: int) -> str:
+    return f"{count} model{'' if count == 1 else 's'}"
 
 
 def _named(paths: list[Path]) -> "dict[str, Found]":

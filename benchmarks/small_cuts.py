@@ -1,0 +1,132 @@
+"""What small changes gain in ONNX Runtime, for the shape of `ptb-paper`, on one thread.
+
+    python benchmarks/small_cuts.py
+
+    sizes     as pruned, 218-505-196, and rounded up to multiples of 8 and 16, float32 and 8 bits
+    bias      of the output layer as a row of its weights, as `export_onnx` writes it, or added
+    binding   one step of a stream in 8 bits by `session.run`, or with inputs and outputs bound once
+
+What is compared takes turns, so that a noisy machine cannot favour one; medians are compared.
+Weights are random: they take the same time whatever they are.
+"""
+
+import argparse
+import json
+import platform
+import shlex
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy
+import onnxruntime
+import torch
+
+from thinrnn import export_onnx, quantize_onnx
+from thinrnn.bench.clock import warm_clock
+from thinrnn.bench.runtimes import bound_stream
+from thinrnn.export import biases
+from thinrnn.export.onnx_file import OnnxFile
+from thinrnn.recipes.language_model.model import LanguageModel, example_tokens
+
+SHAPES = {"10 x 30": (30, 10), "1 x 1": (1, 1)}
+Calls = dict[str, Callable]
+
+
+def write(sizes: list[int], words: int, path: Path, *, streaming: bool = False) -> Path:
+    """Write a model of these sizes, embedding and layers, and return the file."""
+    torch.manual_seed(0)
+    model = LanguageModel(words, embedding=sizes[0], hidden=tuple(sizes[1:])).eval()
+    return export_onnx(model, path, example_tokens(), streaming=streaming).path
+
+
+def in_8_bits(path: Path) -> Path:
+    return quantize_onnx(path, path.with_suffix(".int8.onnx")).path
+
+
+def sized(options: argparse.Namespace, folder: Path) -> dict[str, Path]:
+    """Return files of all sizes, float32 and 8 bits."""
+    files = {}
+    for multiple in (1, 8, 16):
+        sizes = [-(-size // multiple) * multiple for size in options.sizes]
+        name = "as pruned" if multiple == 1 else f"multiples of {multiple}"
+        path = write(sizes, options.words, folder / f"{multiple}.onnx")
+        files |= {f"{name}, float32": path, f"{name}, 8 bits": in_8_bits(path)}
+    return files
+
+
+def with_biases(options: argparse.Namespace, folder: Path) -> dict[str, Path]:
+    """Return files with the bias of the output layer in both ways."""
+    files = {"a row": write(options.sizes, options.words, folder / "row.onnx")}
+    with patch.object(biases, "WIDE", sys.maxsize):
+        files["added"] = write(options.sizes, options.words, folder / "added.onnx")
+    return files
+
+
+def whole(files: dict[str, Path], tokens: numpy.ndarray) -> Calls:
+    """Return a call of each file on these tokens."""
+    opened = {name: OnnxFile(path) for name, path in files.items()}
+    return {name: lambda file=file: file({"tokens": tokens}) for name, file in opened.items()}
+
+
+def streams(options: argparse.Namespace, folder: Path) -> Calls:
+    """Return one step of a stream in both ways."""
+    path = in_8_bits(write(options.sizes, options.words, folder / "s.onnx", streaming=True))
+    run, bound = OnnxFile(path), OnnxFile(path)
+    values = {"tokens": numpy.zeros((1, 1), numpy.int64), **run.first_states(1)}
+
+    def step() -> None:
+        found = run(values)
+        values.update({name: found[f"{name}.next"] for name in run.states})
+
+    return {"run": step, "bound": bound_stream(bound._session, dict(values), 1)}
+
+
+def medians(calls: Calls, rounds: int) -> dict[str, float]:
+    """Return the milliseconds of each call."""
+    clock = warm_clock(calls)
+    times = [clock.round() for _ in range(rounds)]
+    return {name: statistics.median(one[name] for one in times) for name in calls}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--sizes", type=int, nargs="+", default=[218, 505, 196])
+    parser.add_argument("--words", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--out", type=Path, default=Path("results/small-cuts-cpu.json"))
+    options = parser.parse_args()
+    found: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for what, files in (
+            ("sizes", sized(options, folder)),
+            ("bias", with_biases(options, folder)),
+        ):
+            for shape, size in SHAPES.items():
+                tokens = numpy.random.default_rng(1).integers(0, options.words, size)
+                found[f"{what}, {shape}"] = medians(whole(files, tokens), options.rounds)
+        found["binding, 1 x 1"] = medians(streams(options, folder), 10 * options.rounds)
+    result = {
+        "what": "what small changes gain in ONNX Runtime",
+        "command": shlex.join(["python", *sys.argv]),
+        "settings": {k: v for k, v in vars(options).items() if k != "out"},
+        "milliseconds": found,
+        "environment": {
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "onnxruntime": onnxruntime.__version__,
+            "device": platform.machine(),
+        },
+    }
+    options.out.write_text(json.dumps(result, indent=1) + "\n")
+    for case, times in found.items():
+        print(case, *(f"{name} {ms:.3f} ms" for name, ms in times.items()), sep="\n  ")
+    print(f"wrote {options.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -2,24 +2,18 @@
 
     python benchmarks/output_layer.py        215 inputs, 10,000 words, one thread
 
-Most of the work of a small language model is its output layer. The ways take turns, so that a noisy
+Much of the work of a small language model is its output layer. The ways take turns, so that a noisy
 machine cannot favour one; medians are compared, for a batch of 10 with 30 steps and for one step.
 """
 
 import argparse
-import json
-import platform
-import shlex
-import statistics
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
-
-from thinrnn.bench.clock import warm_clock
+from record import medians, write_record
 
 OURS = "com.microsoft"
 SHAPES = {"10 x 30": (30, 10), "1 x 1": (1, 1)}
@@ -121,28 +115,12 @@ def main() -> None:
     for shape, (steps, batch) in SHAPES.items():
         x = numpy.random.default_rng(1).normal(0, 0.1, (steps, batch, options.inputs))
         x = x.astype("float32")
-        clock = warm_clock({name: make_call(model, x) for name, model in models.items()})
-        rounds = [clock.round() for _ in range(options.rounds)]
-        found[shape] = {name: statistics.median(one[name] for one in rounds) for name in models}
-    result = {
-        "what": "output layer of a small language model in ONNX Runtime, one thread",
-        "command": shlex.join(["python", *sys.argv]),
-        "inputs": options.inputs,
-        "words": options.words,
-        "rounds": options.rounds,
-        "milliseconds": found,
-        "environment": {
-            "python": platform.python_version(),
-            "onnxruntime": onnxruntime.__version__,
-            "numpy": numpy.__version__,
-            "device": platform.machine(),
-        },
-    }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
+        calls = {name: make_call(model, x) for name, model in models.items()}
+        found[shape] = medians(calls, options.rounds)
     for name in models:
         print(f"{name:<36}", *(f"{found[shape][name]:9.3f} ms" for shape in SHAPES))
-    print(f"wrote {options.out}")
+    what = "output layer of a small language model in ONNX Runtime, one thread"
+    write_record(what, options, milliseconds=found)
 
 
 if __name__ == "__main__":

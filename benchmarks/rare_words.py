@@ -11,10 +11,6 @@ random: they take the same time whatever they are.
 """
 
 import argparse
-import json
-import platform
-import shlex
-import statistics
 import sys
 import tempfile
 from collections.abc import Callable
@@ -22,11 +18,10 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy
-import onnxruntime
 import torch
+from record import medians, write_record
 
 from thinrnn import export_onnx, quantize_onnx
-from thinrnn.bench.clock import warm_clock
 from thinrnn.export import by_step
 from thinrnn.export.onnx_file import OnnxFile
 from thinrnn.recipes.language_model.model import LanguageModel, example_tokens
@@ -79,25 +74,12 @@ def main() -> None:
         files = write_ways(options, Path(folder))
         for shape, size in SHAPES.items():
             tokens = numpy.random.default_rng(1).integers(0, options.words, size)
-            clock = warm_clock({name: make_call(path, tokens) for name, path in files.items()})
-            rounds = [clock.round() for _ in range(options.rounds)]
-            found[shape] = {name: statistics.median(one[name] for one in rounds) for name in files}
-    result = {
-        "what": "a language model with rare words in 8 bits, its logits written in several ways",
-        "command": shlex.join(["python", *sys.argv]),
-        "settings": {k: v for k, v in vars(options).items() if k != "out"},
-        "milliseconds": found,
-        "environment": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "onnxruntime": onnxruntime.__version__,
-            "device": platform.machine(),
-        },
-    }
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
+            calls = {name: make_call(path, tokens) for name, path in files.items()}
+            found[shape] = medians(calls, options.rounds)
     for shape, times in found.items():
         print(f"{shape:<8}", *(f"{name} {ms:.3f} ms" for name, ms in times.items()), sep="  ")
-    print(f"wrote {options.out}")
+    what = "a language model with rare words in 8 bits, its logits written in several ways"
+    write_record(what, options, milliseconds=found)
 
 
 if __name__ == "__main__":

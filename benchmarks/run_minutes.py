@@ -11,8 +11,6 @@ GPU meanwhile.
 
 import argparse
 import json
-import platform
-import shlex
 import signal
 import statistics
 import subprocess
@@ -23,35 +21,33 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from record import write_record
 
-import thinrnn
+from thinrnn.run.metrics import read_metrics
 
 RUNS = ["ptb-dense-ntasgd=5", "ptb-paper=24"]
 LAST = 4  # epochs whose median stands for those that are left out
 
 
-def ends_of_epochs(metrics: Path) -> list[float]:
+def ends_of_epochs(run: Path) -> list[float]:
     """Return when each epoch ended, in seconds since the run began."""
-    if not metrics.exists():
-        return []
-    lines = metrics.read_text().splitlines()
-    events = [json.loads(line) for line in lines if line.endswith("}")]
+    events = read_metrics(run / "metrics.jsonl")
     return [event["seconds"] for event in events if event["event"] == "epoch"]
 
 
 def train(preset: str, epochs: int, options: argparse.Namespace, run: Path) -> dict[str, Any]:
     """Train so many epochs of a preset and return what all of them would take."""
-    command = [sys.executable, "-m", "thinrnn.cli", "train", preset, "--data", str(options.data)]
-    command += ["--out", str(run), "--set", "tensorboard=false", "--set", "checkpoint_seconds=3600"]
+    command = [sys.executable, "-m", "thinrnn.cli", "train", preset, "--out", str(run)]
+    command += ["--data", str(options.data)] if options.data else []
+    command += ["--set", "tensorboard=false", "--set", "checkpoint_seconds=3600"]
     command += [part for change in options.set for part in ("--set", change)]
-    began = time.monotonic()
     with open(run.with_suffix(".log"), "wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log)
-        while process.poll() is None and len(ends_of_epochs(run / "metrics.jsonl")) < epochs:
+        while process.poll() is None and len(ends_of_epochs(run)) < epochs:
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         process.wait()
-    ends = ends_of_epochs(run / "metrics.jsonl")[:epochs]
+    ends = ends_of_epochs(run)[:epochs]
     if len(ends) < epochs:
         raise SystemExit(f"{preset} ended early: {run.with_suffix('.log').read_text()[-2000:]}")
     config = json.loads((run / "config.json").read_text())
@@ -64,14 +60,12 @@ def train(preset: str, epochs: int, options: argparse.Namespace, run: Path) -> d
         "seconds_of_epochs": [round(seconds, 3) for seconds in each],
         "seconds_of_a_later_epoch": round(steady, 3),
         "minutes": (ends[-1] + (whole - epochs) * steady) / 60,
-        "watched_seconds": round(time.monotonic() - began, 1),
-        "environment": config["environment"],
     }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--data", type=Path, default=None, help="folder of the text, if it has one")
     parser.add_argument("--runs", nargs="+", default=RUNS, metavar="PRESET=EPOCHS")
     parser.add_argument("--set", action="append", default=[], help="as of thinrnn train")
     parser.add_argument("--out", type=Path, default=Path("results/run-minutes-cuda.json"))
@@ -82,20 +76,8 @@ def main() -> None:
             preset, _, epochs = run.partition("=")
             found[preset] = train(preset, int(epochs), options, Path(folder) / preset)
             print(f"{preset:<20} {found[preset]['minutes']:6.2f} minutes", flush=True)
-    result = {
-        "what": "minutes of whole runs, by their first epochs",
-        "command": shlex.join(["python", *sys.argv]),
-        "runs": found,
-        "environment": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "thinrnn": thinrnn.__version__,
-            "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-        },
-    }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(f"wrote {options.out}")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    write_record("minutes of whole runs, by their first epochs", options, device=device, runs=found)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,6 @@ Weights are random: they take the same time whatever they are.
 """
 
 import argparse
-import json
-import platform
-import shlex
-import statistics
 import sys
 import tempfile
 from collections.abc import Callable
@@ -22,11 +18,10 @@ from pathlib import Path
 from unittest.mock import patch
 
 import numpy
-import onnxruntime
 import torch
+from record import medians, write_record
 
 from thinrnn import export_onnx, quantize_onnx
-from thinrnn.bench.clock import warm_clock
 from thinrnn.bench.runtimes import bound_stream
 from thinrnn.export import biases
 from thinrnn.export.onnx_file import OnnxFile
@@ -85,13 +80,6 @@ def streams(options: argparse.Namespace, folder: Path) -> Calls:
     return {"run": step, "bound": bound_stream(bound._session, dict(values), 1)}
 
 
-def medians(calls: Calls, rounds: int) -> dict[str, float]:
-    """Return the milliseconds of each call."""
-    clock = warm_clock(calls)
-    times = [clock.round() for _ in range(rounds)]
-    return {name: statistics.median(one[name] for one in times) for name in calls}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--sizes", type=int, nargs="+", default=[218, 505, 196])
@@ -110,22 +98,9 @@ def main() -> None:
                 tokens = numpy.random.default_rng(1).integers(0, options.words, size)
                 found[f"{what}, {shape}"] = medians(whole(files, tokens), options.rounds)
         found["binding, 1 x 1"] = medians(streams(options, folder), 10 * options.rounds)
-    result = {
-        "what": "what small changes gain in ONNX Runtime",
-        "command": shlex.join(["python", *sys.argv]),
-        "settings": {k: v for k, v in vars(options).items() if k != "out"},
-        "milliseconds": found,
-        "environment": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "onnxruntime": onnxruntime.__version__,
-            "device": platform.machine(),
-        },
-    }
-    options.out.write_text(json.dumps(result, indent=1) + "\n")
     for case, times in found.items():
         print(case, *(f"{name} {ms:.3f} ms" for name, ms in times.items()), sep="\n  ")
-    print(f"wrote {options.out}")
+    write_record("what small changes gain in ONNX Runtime", options, milliseconds=found)
 
 
 if __name__ == "__main__":

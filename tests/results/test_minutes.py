@@ -16,7 +16,7 @@ def found(pruned, dense):
             name: dict(zip(("epochs", "trained", "minutes"), run, strict=True))
             for name, run in runs.items()
         },
-        "environment": {"device": "some GPU"},
+        "environment": {"gpu": "some GPU"},
     }
 
 

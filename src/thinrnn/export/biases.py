@@ -3,7 +3,7 @@
     x -> MatMul(W) -> Add(b)        becomes        x -> Pad with 1 -> MatMul([W; b])
 
 A runtime adds a bias in a pass of its own over all outputs; in a small language model that takes a
-twelfth of the time of a batch (`benchmarks/small_cuts.py`).
+fifteenth of the time of a batch (`benchmarks/small_cuts.py`).
 """
 
 from typing import Any

@@ -4,7 +4,7 @@
                      +- Concat (T, B, V)   ->                                             +- Concat
     z -> wide layer -+                          z ------------> for all t: z_t -> layer --+
 
-A Concat of all steps reads from memory what the layers have just written there, a sixth of the
+A Concat of all steps reads from memory what the layers have just written there, a fifth of the
 time of a small language model; what the widest writes for one step is still in the cache.
 """
 

@@ -29,7 +29,7 @@ def section(found: dict[str, Any] | None) -> str:
     ratio = _ratio(found)
     verdict = "which is reached" if not missed(found) else "which is **missed**"
     return (
-        markdown(head, lines) + f"\n\nOn one {found['environment']['device']}; epochs that were "
+        markdown(head, lines) + f"\n\nOn one {found['environment']['gpu']}; epochs that were "
         "not trained count as much as the last ones that were. Neuron selection from "
         f"1500-1500-1500 takes {ratio:.2f} times as long as the dense NT-ASGD run of as many "
         f"epochs. At most {MOST_MINUTES:g} minutes and half the time were asked, {verdict}."
@@ -37,9 +37,9 @@ def section(found: dict[str, Any] | None) -> str:
 
 
 def missed(found: dict[str, Any] | None) -> list[str]:
-    """Return a line for each figure that is not what was asked for."""
+    """Return a line for each figure that is not what was asked for, or not there."""
     if found is None:
-        return []
+        return [f"- minutes of a whole `{PRUNED}` beside the dense run: not measured yet."]
     lines, minutes, ratio = [], found["runs"][PRUNED]["minutes"], _ratio(found)
     if minutes > MOST_MINUTES:
         lines.append(f"- a whole `{PRUNED}`: {minutes:.1f} minutes, asked: at most 15.")

@@ -98,7 +98,7 @@ def results_page(
         "## Beyond the paper",
         table_of(BEYOND, results),
         "## Where ours is worse",
-        worse(results, cpu, [*highway_step.missed(steps), *minutes.missed(runs)]),
+        worse(results, cpu, [*highway_step.missed(steps), *timed(results, runs)]),
         pictures(results),
         "## Stored models",
         stored(results),
@@ -160,6 +160,11 @@ def worse(results: Results, cpu: Cpu | None = None, others: Sequence[str] = ()) 
             lines.append(f"- {read.label}: {'; '.join(verdict.bad)}.")
     lines += [*cpu_pages.missed(cpu), *others]
     return "\n".join(lines) or "In no row that has been run."
+
+
+def timed(results: Results, runs: dict[str, Any] | None) -> list[str]:
+    """Return what is to be said of the minutes of the pruned run, once there is one."""
+    return minutes.missed(runs) if runs is not None or minutes.PRUNED in results.runs else []
 
 
 def pictures(results: Results) -> str:

@@ -27,7 +27,7 @@ demo: $(READY) ## prune a small language model on real text
 	@$(BIN)/thinrnn demo
 
 test: lint ## check style and types, then run all tests
-	@$(BIN)/python -m pytest -q -n 2
+	@$(BIN)/python -m pytest -q -rs -n 2
 
 lint: $(READY) ## check style and types
 	@$(BIN)/ruff check

@@ -127,7 +127,7 @@ def _typed(key: str, value: Any, hint: Any) -> Any:
                 return _typed(key, value, kind)
         return _typed(key, value, last)
     if origin is tuple:
-        items = value.split(",") if isinstance(value, str) else value
+        items = value.split(",") * bool(value) if isinstance(value, str) else value
         items = items if isinstance(items, list | tuple) else [items]
         return tuple(_typed(key, item, kinds[0]) for item in items)
     read, kind = _READERS[origin or hint]

@@ -26,10 +26,21 @@ def run(settings, folder):
     return start(settings, folder, preset=None, progress=Silent())
 
 
+def with_folder(settings, folder):
+    """Put a folder where a question mark stands."""
+
+    def put(value):
+        if isinstance(value, tuple):
+            return tuple(map(put, value))
+        return folder if value == "?" else value
+
+    return {key: put(value) for key, value in settings.items()}
+
+
 def test_a_teacher_that_is_left_out_is_the_runs_own_dense_model(tiny, dense, tmp_path):
     own = run(tiny(distill=0.5), tmp_path / "own")
     given = run(
-        tiny(distill=0.5, phases=("gated", "control"), teacher=str(dense.path / "dense")),
+        tiny(distill=0.5, phases=("gated", "control"), teacher=(str(dense.path / "dense"),)),
         tmp_path / "given",
     )
     alone = run(tiny(phases=("gated",)), tmp_path / "alone")
@@ -68,13 +79,14 @@ def test_the_mean_over_what_the_teacher_writes_is_the_cross_entropy_with_all_its
         {"phases": ("dense", "gated"), "start_from": "dense"},
         {"phases": ("dense", "gated"), "start_from": "teacher"},
         {"phases": ("gated",), "start_from": "?"},
-        {"phases": ("gated",), "start_from": "teacher", "teacher": "?"},
+        {"phases": ("gated",), "start_from": "teacher", "teacher": ("?",)},
+        {"phases": ("gated",), "start_from": "teacher", "teacher": ("?", "other")},
     ],
 )
 def test_a_gated_model_may_start_with_the_weights_of_a_dense_one(tiny, dense, tmp_path, whose):
     still = {"target_params": None, "l0": 1e-12, "gate_mean": 5.0, "gate_lr": 1e-9}
     there = str(dense.path / "dense")
-    whose = {key: there if value == "?" else value for key, value in whose.items()}
+    whose = with_folder(whose, there)
     settings = tiny(**whose, **still)
     started = run(settings, tmp_path / "run")
     lines = started.path.joinpath("metrics.jsonl").read_text().splitlines()
@@ -108,10 +120,10 @@ def test_a_model_that_does_not_fit_is_refused(tiny, dense, tmp_path, changes, me
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.parametrize("changes", [{"distill": 0.5, "teacher": "?"}, {"start_from": "?"}])
+@pytest.mark.parametrize("changes", [{"distill": 0.5, "teacher": ("?",)}, {"start_from": "?"}])
 def test_a_folder_that_is_not_there_is_said_before_a_run_begins(tiny, tmp_path, changes):
     nothing = str(tmp_path / "nothing")
-    changes = {k: nothing if v == "?" else v for k, v in changes.items()} | {"phases": ("gated",)}
+    changes = with_folder(changes, nothing) | {"phases": ("gated",)}
     with pytest.raises(FolderError, match="nothing is not a model of 'thinrnn train'"):
         run(tiny(**changes), tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -144,3 +156,40 @@ def test_a_teacher_that_is_too_sure_of_itself_speaks_at_a_higher_temperature(fac
     assert found.temperature == pytest.approx(factor, abs=0.051)
     logits, _ = found(torch.zeros(2, 3, dtype=torch.long))
     torch.testing.assert_close(logits[0, 0].softmax(-1), shares, atol=0.02, rtol=0)
+
+
+class Says(nn.Module):
+    """Expects the words with given shares, and counts the tokens that it has read."""
+
+    def __init__(self, *shares):
+        super().__init__()
+        self.logits = nn.Parameter(torch.tensor(shares).log() + 3.0)
+
+    def forward(self, tokens, state=None):
+        read = (0 if state is None else state) + tokens.numel()
+        return self.logits.expand(*tokens.shape, -1), read
+
+
+def test_teachers_together_say_the_mean_of_their_probabilities():
+    both = teacher.Together([Says(0.8, 0.1, 0.1), Says(0.2, 0.3, 0.5)])
+    log_p, state = both(torch.zeros(4, 2, dtype=torch.long))
+    log_p, state = both(torch.zeros(1, 2, dtype=torch.long), state)
+    assert log_p.shape == (1, 2, 3) and state == (10, 10)
+    torch.testing.assert_close(log_p[0, 0].exp(), torch.tensor([0.5, 0.2, 0.3]))
+
+
+def test_a_run_learns_from_its_own_dense_model_and_another(tiny, tmp_path):
+    shares = {"distill": 0.8, "phases": ("dense", "gated")}
+    other = run(tiny(phases=("dense",), seed=3, cell="gru"), tmp_path / "other")
+    another = str(other.path / "dense")
+    said = set()
+    for teachers in (("dense",), (another,), ("dense", another)):
+        found = run(tiny(teacher=teachers, **shares), tmp_path / f"run{len(said)}")
+        assert found.config["settings"]["teacher"] == list(teachers)
+        said.add(found.summary("small")["valid_perplexity"])
+    assert len(said) == 3
+
+
+def test_the_dense_model_can_teach_with_others_if_it_is_trained(tiny):
+    with pytest.raises(InputError, match="distill needs a teacher: add dense to phases"):
+        tiny(phases=("gated",), distill=0.5, teacher=("dense", "other"))

@@ -52,7 +52,7 @@ def taught(tiny, dense):
 
     def make(**changes):
         values = {
-            "teacher": str(dense),
+            "teacher": (str(dense),),
             "phases": ("gated", "control"),
             "distill": 0.5,
             "written": 2,
@@ -190,7 +190,7 @@ def test_what_the_teacher_says_of_a_place_goes_where_its_word_goes(taught, dense
 
 
 def test_a_run_learns_as_long_from_the_longer_text_and_leaves_no_copy_of_it(taught, tmp_path):
-    settings = taught(phases=("dense", "gated", "control"), teacher="")
+    settings = taught(phases=("dense", "gated", "control"), teacher=())
     finished = run(settings, tmp_path / "run")
     rows = len(streams(load_text(settings).train, settings.batch))
     steps = {"dense": math.ceil((rows - 1) / 16), "gated": math.ceil((3 * rows - 1) / 16)}

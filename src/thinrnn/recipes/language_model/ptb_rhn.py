@@ -9,11 +9,12 @@ import dataclasses
 import functools
 
 from thinrnn.recipes.language_model.ptb import preset
-from thinrnn.recipes.language_model.settings import Settings
+from thinrnn.recipes.language_model.settings import PHASES, Settings
 
 WIDTH, DEPTH, WORDS = 830, 10, 10_000
 PAPER_WIDTH = 389
 CURVE_WIDTHS = (726, 517, 403, 328)  # those of the ISS paper, for 0.004, 0.005, 0.006, 0.007
+CURVE_EPOCHS = 40
 # What the pruned run ended with; the control that is trained alone has this width.
 PAPER_SHAPE = 389
 
@@ -78,6 +79,24 @@ def paper(width: int = PAPER_WIDTH) -> Settings:
     )
 
 
+def thin() -> Settings:
+    """Our own recipe at the paper's width: the dense model pruned, on text that it writes."""
+    return dataclasses.replace(
+        paper(),
+        small_dropout=0.05,
+        epochs=160,
+        distill=0.9,
+        written=19,
+        start_from="teacher",
+        phases=PHASES,
+    )
+
+
+def curve(width: int) -> Settings:
+    """A point of the figure, of which each has fewer epochs than a row of the table."""
+    return dataclasses.replace(paper(width), epochs=CURVE_EPOCHS)
+
+
 def scratch() -> Settings:
     """The width that `paper` ends with, trained alone from scratch under the same schedule."""
     return dataclasses.replace(
@@ -95,9 +114,10 @@ PRESETS = (
         preset(
             f"rhn-curve-{k}",
             f"neuron selection down to a width of {width}, and its control",
-            functools.partial(paper, width),
+            functools.partial(curve, width),
         )
         for k, width in enumerate(CURVE_WIDTHS, start=1)
     ),
+    preset("rhn-thin", f"our own recipe: a width of {PAPER_WIDTH} that learns from models", thin),
     preset("rhn-scratch", "the width of ptb-rhn-paper from scratch", scratch),
 )

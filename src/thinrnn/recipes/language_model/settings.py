@@ -89,7 +89,11 @@ class Settings:
     distill: float = setting(
         0.0, "part of the loss that a trained model gives (gated and control)", least=0, most=1
     )
-    teacher: str = setting("", "folder of that model; left out: the dense one of this run")
+    teacher: tuple[str, ...] = setting(
+        (),
+        "folder of that model, or of several, which speak together; dense: the one of this run, as "
+        "if left out",
+    )
     written: int = setting(
         0,
         "texts as long as the training text that the teacher writes, to learn from besides it "
@@ -118,7 +122,7 @@ class Settings:
     start_from: str = setting(
         "",
         "folder of a dense model whose weights the gated one starts with; dense: of this run; "
-        "teacher: that one",
+        "teacher: that one, or the first",
     )
     shrink: bool = setting(True, "remove closed neurons at every epoch end, while training goes on")
 
@@ -183,16 +187,25 @@ class Settings:
             raise InputError(f"phases must be some of {', '.join(PHASES)}, in this order.")
         if self.small_dropout and not self.dropout:
             raise InputError("small_dropout needs a dropout that it is a part of: set both.")
-        if self.distill and not self.teacher and "dense" not in self.phases:
+        if self.distill and "dense" in self.teachers and "dense" not in self.phases:
             raise InputError("distill needs a teacher: add dense to phases, or set teacher=FOLDER.")
         if self.written and not self.distill:
             raise InputError(
                 "written needs the teacher that writes: set distill above 0, as in "
                 "--set distill=0.5."
             )
-        own = self.start_from == "dense" or (self.start_from == "teacher" and not self.teacher)
-        if own and "dense" not in self.phases:
+        if self.starts_from == "dense" and "dense" not in self.phases:
             raise InputError(f"start_from={self.start_from} needs dense: add it to phases.")
+
+    @property
+    def teachers(self) -> tuple[str, ...]:
+        """Folders of the models to learn from; dense: the one of this run."""
+        return self.teacher or ("dense",)
+
+    @property
+    def starts_from(self) -> str:
+        """Folder of the model whose weights the gated one starts with, `dense`, or nothing."""
+        return self.teachers[0] if self.start_from == "teacher" else self.start_from
 
     def passes(self, phase: str) -> int:
         """How often a phase reads all that it learns from, so that each phase takes as long."""

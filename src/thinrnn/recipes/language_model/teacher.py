@@ -7,11 +7,14 @@ They are computed once, so that a training step costs no more than without them.
 
 A model that has read its training text many times is too sure of itself, and the small one would
 learn that from it. So a teacher's logits are first divided by the temperature at which it predicts
-the validation text best.
+the validation text best. Several teachers know more than one: the mean of their probabilities is
+what they say together.
 """
 
 import bisect
 import functools
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -42,6 +45,21 @@ class Calibrated(nn.Module):
     def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         logits, state = self.model(tokens, state)
         return logits / self.temperature, state
+
+
+class Together(nn.Module):
+    """Language models that speak with one voice: the mean of their probabilities."""
+
+    def __init__(self, models: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+
+    def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
+        states = [None] * len(self.models) if state is None else state
+        said = [model(tokens, one) for model, one in zip(self.models, states, strict=True)]
+        log_p = (F.log_softmax(logits.float(), -1) for logits, _ in said)
+        total = functools.reduce(torch.logaddexp, log_p)
+        return total - math.log(len(said)), tuple(new for _, new in said)
 
 
 def calibrated(teacher: nn.Module, text: Text, *, batch: int) -> Calibrated:

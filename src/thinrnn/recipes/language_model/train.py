@@ -24,6 +24,7 @@ from thinrnn.recipes.language_model.phases import (
 from thinrnn.recipes.language_model.settings import Settings
 from thinrnn.recipes.language_model.teacher import (
     SoftTargets,
+    Together,
     calibrated,
     load_teacher,
     soft_targets,
@@ -115,14 +116,15 @@ def train(
             if device.type == "cuda":
                 torch.cuda.reset_peak_memory_stats(device)
             shape = shape_for(phase, settings, run)
-            trained = trained_model(settings, text, run) if phase == "gated" else None
+            is_given = phase == "gated" and settings.starts_from
+            given = trained(settings.starts_from, text, run) if is_given else None
             data, soft = None, None
             if settings.distill and phase != "dense":
                 # before the model is built, which sets the seed: the same masks if it goes on here
                 lesson = lesson or ask_teacher(settings, text, run, device, progress)
                 data, soft = lesson
             training, plan = build_training(
-                settings, phase, shape, text, device, trained=trained, data=data
+                settings, phase, shape, text, device, trained=given, data=data
             )
             training.soft = soft
             fitting = Fitting(training, text, run, metrics, progress, watch)
@@ -146,14 +148,21 @@ def ask_teacher(
 ) -> Lesson:
     """Return the text to learn from, and what the teacher says of it.
 
-    The teacher is the run's own dense model or another. It also writes some of the text, if that
-    is wanted.
+    The teacher is the run's own dense model, another, or several together. It also writes some of
+    the text, if that is wanted.
     """
-    folder = Path(settings.teacher) if settings.teacher else run.path / "dense"
-    teacher = calibrated(load_teacher(folder, text).to(device), text, batch=settings.eval_batch)
-    progress.line(
-        f"the teacher, {folder.name}, speaks at a temperature of {teacher.temperature:.2f}"
-    )
+    teachers = []
+    for name in settings.teachers:
+        model = trained(name, text, run).to(device)
+        teachers.append(calibrated(model, text, batch=settings.eval_batch))
+        progress.line(
+            f"the teacher, {Path(name).name}, speaks at a temperature of "
+            f"{teachers[-1].temperature:.2f}"
+        )
+    teacher = teachers[0]
+    if len(teachers) > 1:
+        teacher = calibrated(Together(teachers), text, batch=settings.eval_batch)
+        progress.line(f"together they speak at a temperature of {teacher.temperature:.2f}")
     real = streams(text.train, settings.batch).to(device)
     if not settings.written:
         progress.line("the teacher reads the training text")
@@ -172,25 +181,18 @@ def check_models(settings: Settings, text: Text) -> None:
             f"rare={settings.rare} words are to have shorter vectors, but the vocabulary has "
             f"{len(text.vocabulary)}: set rare to fewer."
         )
-    if settings.distill and settings.teacher:
-        load_teacher(Path(settings.teacher), text)
-    folder = folder_to_start_from(settings)
-    if "gated" in settings.phases and folder is not None:
+    if settings.distill:
+        for name in settings.teachers:
+            if name != "dense":
+                load_teacher(Path(name), text)
+    if "gated" in settings.phases and settings.starts_from not in ("", "dense"):
         model = build_model(settings, dense_shape(settings), len(text.vocabulary))
-        start_with_(model, load_teacher(folder, text))
+        start_with_(model, load_teacher(Path(settings.starts_from), text))
 
 
-def trained_model(settings: Settings, text: Text, run: RunFolder) -> nn.Module | None:
-    """Return the model whose weights the gated one starts with, if one is wanted."""
-    if not settings.start_from:
-        return None
-    return load_teacher(folder_to_start_from(settings) or run.path / "dense", text)
-
-
-def folder_to_start_from(settings: Settings) -> Path | None:
-    """Return where the model is whose weights the gated one starts with; none: in this run."""
-    said = settings.teacher if settings.start_from == "teacher" else settings.start_from
-    return Path(said) if said not in ("", "dense") else None
+def trained(name: str, text: Text, run: RunFolder) -> nn.Module:
+    """Return the model of a folder; dense: that of this run."""
+    return load_teacher(run.path / "dense" if name == "dense" else Path(name), text)
 
 
 @contextlib.contextmanager
@@ -236,11 +238,11 @@ def _facts(text: Text) -> dict[str, Any]:
     }
 
 
-def _absolute(settings: Settings) -> dict[str, str]:
+def _absolute(settings: Settings) -> dict[str, Any]:
     """Return files and folders with full paths, so that a run can be resumed from anywhere."""
-    given = {name: getattr(settings, name) for name in (*PARTS, "teacher", "start_from")}
-    return {
-        name: str(Path(path).resolve())
-        for name, path in given.items()
-        if path not in ("", BUILT_IN, "dense", "teacher")
-    }
+
+    def full(path: str) -> str:
+        return path if path in ("", BUILT_IN, "dense", "teacher") else str(Path(path).resolve())
+
+    given = {name: full(getattr(settings, name)) for name in (*PARTS, "start_from")}
+    return {**given, "teacher": tuple(map(full, settings.teacher))}

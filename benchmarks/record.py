@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from thinrnn.bench.clock import warm_clock
+from thinrnn.results.publish import without_paths
 from thinrnn.run.environment import environment
 from thinrnn.run.files import write_json
 
@@ -29,7 +30,7 @@ def write_record(
     versions = {"onnxruntime": importlib.metadata.version("onnxruntime")}
     record = {
         "what": what,
-        "command": shlex.join(["python", *sys.argv]),
+        "command": without_paths(shlex.join(["python", *sys.argv])),
         "settings": settings,
         **found,
         "environment": environment(device) | (versions if device == "cpu" else {}),

@@ -22,14 +22,19 @@ def runs(make):
         "ptb-rhn-curve-1": result(make, 725, small=(66, 64.5, 19e6), control=(66, 64.9, 19e6)),
         "ptb-rhn-dense": result(make, 830, dense=(67, 65.1, 23e6)),
         "ptb-rhn-iss": result(make, 520, small=(67, 65.6, 11e6)),
+        "ptb-rhn-iss-strong": result(make, 400, small=(70, 68.6, 11e6)),
+        "ptb-rhn-plain": result(make, 388, small=(69, 67.0, 11e6)),
+        "ptb-rhn-scratch": result(make, 388, control=(70, 68.0, 11e6)),
     }
 
 
 def test_points_are_those_of_the_runs_and_of_the_papers(make):
     assert curves(Results(runs(make))) == {
-        "ours": [(389, 65.0), (725, 64.5)],
-        "ours, ISS": [(520, 65.6)],
-        "the same widths from scratch": [(389, 66.0), (725, 64.9)],
+        "ours": [(725, 64.5)],
+        "ours, ISS": [(400, 68.6), (520, 65.6)],
+        "the same widths from scratch": [(725, 64.9)],
+        "ours, four times as long": [(389, 65.0)],
+        "ours, plain": [(388, 67.0)],
         "ours, dense": [(830, 65.1)],
         "ISS, its paper": [(328, 71.2), (403, 67.7), (517, 65.4), (726, 65.0)],
         "neuron selection, the paper": [(389, 65.1)],
@@ -44,10 +49,10 @@ def test_wide_is_right_and_worse_is_up(make):
         for circle in root.findall(f"{SVG}circle")
         for title in circle.findall(f"{SVG}title")
     }
-    assert len(places) == 12
-    narrow, wide = places["ours: 65.00 at 389"], places["ours: 64.50 at 725"]
+    assert len(places) == 13
+    narrow, wide = places["ours, ISS: 68.60 at 400"], places["ours, ISS: 65.60 at 520"]
     assert narrow[0] < wide[0] and narrow[1] < wide[1]  # y grows downwards
-    assert places["the same widths from scratch: 66.00 at 389"][1] < narrow[1]
+    assert places["ours: 64.50 at 725"][1] > places["the same widths from scratch: 64.90 at 725"][1]
     width, height = (float(root.get(side)) for side in ("width", "height"))
     assert all(0 < x < width and 0 < y < height for x, y in places.values())
 

@@ -9,8 +9,9 @@ from thinrnn.results.page import results_page
 from thinrnn.results.read import Results
 
 
-def found(pruned, dense):
+def found(pruned, dense, highway=None):
     runs = {"ptb-dense-ntasgd": (100, 5, dense), "ptb-paper": (100, 24, pruned)}
+    runs |= {} if highway is None else {"ptb-rhn-plain": (100, 28, highway)}
     return {
         "runs": {
             name: dict(zip(("epochs", "trained", "minutes"), run, strict=True))
@@ -41,8 +42,19 @@ def test_what_is_missed_stands_where_ours_is_worse(pruned, dense, line):
     assert "which is **missed**" in page
 
 
+def test_epochs_of_the_highway_network_are_counted_in_proportion():
+    page = results_page(Results({}), runs=found(3.4, 7.2, 2.5))
+    assert "300 epochs of `ptb-rhn-plain`, in proportion, take 7.5 minutes" in page
+    assert "at most 20 were asked, which is reached" in page
+    slow = results_page(Results({}), runs=found(3.4, 7.2, 8.0))
+    assert "- 300 epochs of `ptb-rhn-plain`: 24.0 minutes, asked: at most 20." in slow
+
+
 def test_without_a_file_nothing_is_said(tmp_path):
     assert minutes.read(tmp_path) is None
     assert "alone on the GPU" not in results_page(Results({}))
     (tmp_path / minutes.FILE).write_text(json.dumps(found(1.0, 3.0)))
     assert minutes.read(tmp_path) == found(1.0, 3.0)
+    highway = {"runs": {"ptb-rhn-plain": found(1.0, 3.0, 2.0)["runs"]["ptb-rhn-plain"]}}
+    (tmp_path / minutes.HIGHWAY_FILE).write_text(json.dumps(highway))
+    assert minutes.read(tmp_path) == found(1.0, 3.0, 2.0)

@@ -173,6 +173,7 @@ def test_what_cannot_be_published_is_said(run, tmp_path, call):
         ("/a/b/c.txt", "c.txt"),
         ("thinrnn train x --data ../../d/ptb --out ~/runs/x", "thinrnn train x --data ptb --out x"),
         ("--set 'teacher=/a/b c'", "--set 'teacher=b c'"),
+        ("--set teacher=/a/b,c/d,/e/f", "--set teacher=b,c/d,f"),
         ("runs/a/b", "runs/a/b"),
         ("3 tokens/s and 1/2", "3 tokens/s and 1/2"),
     ],

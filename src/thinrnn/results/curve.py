@@ -6,7 +6,7 @@ from itertools import chain
 from thinrnn.report.scale import fit
 from thinrnn.report.svg import axes, tag, text, tick_room
 from thinrnn.results.read import Results
-from thinrnn.results.rows import HIGHWAY, HIGHWAY_CURVE
+from thinrnn.results.rows import HIGHWAY, HIGHWAY_CURVE, Row
 
 Points = list[tuple[float, float]]  # (width, test perplexity), from narrow to wide
 
@@ -16,6 +16,8 @@ COLOURS = {
     "ours": "#0969da",
     "ours, ISS": "#8250df",
     "the same widths from scratch": "#bf3989",
+    "ours, four times as long": "#0550ae",
+    "ours, plain": "#bc4c00",
     "ours, dense": "#1a7f37",
     "ISS, its paper": "#8c959f",
     "neuron selection, the paper": "#57606a",
@@ -39,12 +41,24 @@ def curves(results: Results) -> dict[str, Points]:
             if row.name != "ptb-rhn-iss":  # its row in the paper is a point of the ISS paper
                 found[whose].append((float(row.paper.sizes), row.paper.mean("test")))
         ours = results.figures(row.name, row.kind)
-        if ours is not None and row.name != "ptb-rhn-scratch":
-            names = {"small": "ours", "control": "the same widths from scratch"}
-            name = names.get(row.kind, "ours, dense")
-            name = "ours, ISS" if row.name == "ptb-rhn-iss" else name
+        name = _line(row)
+        if ours is not None and name is not None:
             found[name].append((float(ours.sizes), ours.mean("test")))
-    return {name: sorted(points) for name, points in found.items() if points}
+    return {name: sorted(set(points)) for name, points in found.items() if points}
+
+
+def _line(row: Row) -> str | None:
+    """Return the line that a row belongs to; controls of single points are in the table alone."""
+    if row.name.startswith("ptb-rhn-iss"):
+        return "ours, ISS"
+    if row in HIGHWAY_CURVE:
+        return "ours" if row.kind == "small" else "the same widths from scratch"
+    names = {
+        ("ptb-rhn-dense", "dense"): "ours, dense",
+        ("ptb-rhn-paper", "small"): "ours, four times as long",
+        ("ptb-rhn-plain", "small"): "ours, plain",
+    }
+    return names.get((row.name, row.kind))
 
 
 def width_curve(results: Results) -> str:

@@ -33,7 +33,7 @@ def judge(row: Row, results: Results) -> Verdict | None:
     bad += missed
     if row.beats is not None:
         kind, margin = row.beats
-        other = results.figures(row.name, kind)
+        other = results.figures(row.rival or row.name, kind)
         if other is not None:
             mean, theirs = ours.mean("test"), other.mean("test")
             text, worse = compared(mean, theirs, f"its {kind}")

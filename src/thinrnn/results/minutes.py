@@ -6,15 +6,21 @@ from typing import Any
 
 from thinrnn.results.markdown import markdown
 
-FILE = "run-minutes-cuda.json"
+FILE, HIGHWAY_FILE = "run-minutes-cuda.json", "run-minutes-rhn-cuda.json"
 DENSE, PRUNED = "ptb-dense-ntasgd", "ptb-paper"
 MOST_MINUTES, MOST_OF_DENSE = 15.0, 0.5  # asked for
+HIGHWAY, HIGHWAY_EPOCHS, MOST_HIGHWAY_MINUTES = "ptb-rhn-plain", 300, 20.0  # likewise
 
 
 def read(folder: Path) -> dict[str, Any] | None:
     """Return what was measured, if it was."""
-    path = folder / FILE
-    return json.loads(path.read_bytes()) if path.exists() else None
+    path, highway = folder / FILE, folder / HIGHWAY_FILE
+    if not path.exists():
+        return None
+    found: dict[str, Any] = json.loads(path.read_bytes())
+    if highway.exists():
+        found["runs"] |= json.loads(highway.read_bytes())["runs"]
+    return found
 
 
 def section(found: dict[str, Any] | None) -> str:
@@ -33,6 +39,7 @@ def section(found: dict[str, Any] | None) -> str:
         "not trained count as much as the last ones that were. Neuron selection from "
         f"1500-1500-1500 takes {ratio:.2f} times as long as the dense NT-ASGD run of as many "
         f"epochs. At most {MOST_MINUTES:g} minutes and half the time were asked, {verdict}."
+        + _highway(found)
     )
 
 
@@ -45,7 +52,27 @@ def missed(found: dict[str, Any] | None) -> list[str]:
         lines.append(f"- a whole `{PRUNED}`: {minutes:.1f} minutes, asked: at most 15.")
     if ratio > MOST_OF_DENSE:
         lines.append(f"- a whole `{PRUNED}`: {ratio:.2f} of the dense run's time, asked: half.")
+    if HIGHWAY in found["runs"] and _highway_minutes(found) > MOST_HIGHWAY_MINUTES:
+        took = f"{_highway_minutes(found):.1f} minutes, asked: at most {MOST_HIGHWAY_MINUTES:g}"
+        lines.append(f"- {HIGHWAY_EPOCHS} epochs of `{HIGHWAY}`: {took}.")
     return lines
+
+
+def _highway(found: dict[str, Any]) -> str:
+    """Return a sentence on the highway network, if it was timed."""
+    if HIGHWAY not in found["runs"]:
+        return ""
+    minutes = _highway_minutes(found)
+    verdict = "reached" if minutes <= MOST_HIGHWAY_MINUTES else "**missed**"
+    return (
+        f" {HIGHWAY_EPOCHS} epochs of `{HIGHWAY}`, in proportion, take {minutes:.1f} minutes; at "
+        f"most {MOST_HIGHWAY_MINUTES:g} were asked, which is {verdict}."
+    )
+
+
+def _highway_minutes(found: dict[str, Any]) -> float:
+    run = found["runs"][HIGHWAY]
+    return float(run["minutes"] / run["epochs"] * HIGHWAY_EPOCHS)
 
 
 def _ratio(found: dict[str, Any]) -> float:

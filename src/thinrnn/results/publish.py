@@ -15,7 +15,7 @@ from thinrnn.run.progress import Progress
 from thinrnn.save import Precision
 
 # A path that begins at the root, at home or outside the folder; its last part may be shown.
-LOCAL_PATH = re.compile(r"(?<![\w.])(?:~|\.{1,2})?/(?:[^\s/'\"=]+/)*([^\s/'\"=]*)")
+LOCAL_PATH = re.compile(r"(?<![\w.])(?:~|\.{1,2})?/(?:[^\s/'\"=,]+/)*([^\s/'\"=,]*)")
 
 # Settings of a control that was trained alone: its sizes, and what changes no result.
 MAY_DIFFER = (

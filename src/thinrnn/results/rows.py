@@ -22,8 +22,9 @@ class Row:
     most_test: float | None = None
     most_weights: int | None = None
     compare: str = "test"  # the perplexity by which ours is better or worse than the paper's
-    # the kind of model in the same run that must be worse, and by how much in test perplexity
+    # the kind of model that must be worse, and by how much in test perplexity
     beats: tuple[str, float] | None = None
+    rival: str = ""  # the run that has this model, if it is another one
 
 
 def _paper(valid: float, test: float, sizes: str, weights: int) -> Figures:
@@ -92,7 +93,7 @@ HIGHWAY = (
     ),
     Row("RHN, ISS (group lasso)", "ptb-rhn-iss", "small", _paper(68.1, 65.4, "517", 11_050_358)),
     Row(
-        "RHN, neuron selection",
+        "RHN, neuron selection, taught by models",
         "ptb-rhn-paper",
         "small",
         _paper(68.2, 65.1, "389", 7_219_062),
@@ -101,8 +102,17 @@ HIGHWAY = (
         most_weights=7_219_062,
         beats=("control", 0.0),
     ),
-    Row("RHN, the same width from scratch", "ptb-rhn-paper", "control"),
-    Row("RHN, the same, trained alone", "ptb-rhn-scratch", "control"),
+    Row("RHN, the same width from scratch, taught alike", "ptb-rhn-paper", "control"),
+    Row(
+        "RHN, neuron selection, plain",
+        "ptb-rhn-plain",
+        "small",
+        _paper(68.2, 65.1, "389", 7_219_062),
+        most_weights=7_219_062,
+        beats=("control", 0.0),
+        rival="ptb-rhn-scratch",
+    ),
+    Row("RHN, the same width from scratch, plain", "ptb-rhn-scratch", "control"),
 )
 
 # Points of the paper's figure: test perplexity of ISS at the same width, from the ISS paper, which
@@ -129,6 +139,8 @@ HIGHWAY_CURVE = tuple(
         ),
         Row(f"RHN, a width of {width} from scratch", f"ptb-rhn-curve-{k}", "control"),
     )
+) + tuple(
+    Row(f"RHN, ISS, {which}er", f"ptb-rhn-iss-{which}", "small") for which in ("weak", "strong")
 )
 
 BEYOND = (

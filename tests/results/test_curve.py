@@ -30,10 +30,10 @@ def runs(make):
 
 def test_points_are_those_of_the_runs_and_of_the_papers(make):
     assert curves(Results(runs(make))) == {
-        "ours": [(725, 64.5)],
+        "ours, 40 epochs": [(725, 64.5)],
         "ours, ISS": [(400, 68.6), (520, 65.6)],
         "the same widths from scratch": [(725, 64.9)],
-        "ours, four times as long": [(389, 65.0)],
+        "ours, 160 epochs": [(389, 65.0)],
         "ours, plain": [(388, 67.0)],
         "ours, dense": [(830, 65.1)],
         "ISS, its paper": [(328, 71.2), (403, 67.7), (517, 65.4), (726, 65.0)],
@@ -52,7 +52,10 @@ def test_wide_is_right_and_worse_is_up(make):
     assert len(places) == 13
     narrow, wide = places["ours, ISS: 68.60 at 400"], places["ours, ISS: 65.60 at 520"]
     assert narrow[0] < wide[0] and narrow[1] < wide[1]  # y grows downwards
-    assert places["ours: 64.50 at 725"][1] > places["the same widths from scratch: 64.90 at 725"][1]
+    assert (
+        places["ours, 40 epochs: 64.50 at 725"][1]
+        > places["the same widths from scratch: 64.90 at 725"][1]
+    )
     width, height = (float(root.get(side)) for side in ("width", "height"))
     assert all(0 < x < width and 0 < y < height for x, y in places.values())
 

@@ -13,10 +13,10 @@ Points = list[tuple[float, float]]  # (width, test perplexity), from narrow to w
 WIDTH, HEIGHT = 640.0, 400.0
 PAPERS = {"ISS, its paper", "neuron selection, the paper", "dense, the paper"}
 COLOURS = {
-    "ours": "#0969da",
+    "ours, 40 epochs": "#0969da",
     "ours, ISS": "#8250df",
     "the same widths from scratch": "#bf3989",
-    "ours, four times as long": "#0550ae",
+    "ours, 160 epochs": "#0550ae",
     "ours, plain": "#bc4c00",
     "ours, dense": "#1a7f37",
     "ISS, its paper": "#8c959f",
@@ -52,10 +52,10 @@ def _line(row: Row) -> str | None:
     if row.name.startswith("ptb-rhn-iss"):
         return "ours, ISS"
     if row in HIGHWAY_CURVE:
-        return "ours" if row.kind == "small" else "the same widths from scratch"
+        return "ours, 40 epochs" if row.kind == "small" else "the same widths from scratch"
     names = {
         ("ptb-rhn-dense", "dense"): "ours, dense",
-        ("ptb-rhn-paper", "small"): "ours, four times as long",
+        ("ptb-rhn-paper", "small"): "ours, 160 epochs",
         ("ptb-rhn-plain", "small"): "ours, plain",
     }
     return names.get((row.name, row.kind))

@@ -52,7 +52,11 @@ def pages(root: Path) -> dict[Path, str]:
             before, _, rest = text.partition(BEGIN)
             after = rest.partition(END)[2]
             found[readme] = f"{before}{BEGIN}\n{readme_tables(results)}\n{END}{after}"
-    return found | cpu_pages.pages(root, found, cpu) | highway_step.page(root, steps)
+    return (
+        found
+        | cpu_pages.pages(root, found, cpu)
+        | highway_step.page(root, steps, short_table((*HIGHWAY, *HIGHWAY_CURVE), results))
+    )
 
 
 def results_page(
@@ -114,15 +118,16 @@ def results_page(
 def readme_tables(results: Results) -> str:
     """Return the main rows, those that were run, of language models and of readers."""
     readers = reading.short_lines(results)
-    tables = [readme_table(results), *([markdown(reading.SHORT_HEAD, readers)] if readers else [])]
+    tables = [
+        short_table((*LSTM, *HIGHWAY, *BEYOND), results),
+        *([markdown(reading.SHORT_HEAD, readers)] if readers else []),
+    ]
     return "\n\n".join(tables)
 
 
-def readme_table(results: Results) -> str:
-    """Return the rows of the language models that were run."""
-    rows = [
-        row for row in (*LSTM, *HIGHWAY, *BEYOND) if results.figures(row.name, row.kind) is not None
-    ]
+def short_table(rows: Sequence[Row], results: Results) -> str:
+    """Return those rows of the language models that were run."""
+    rows = [row for row in rows if results.figures(row.name, row.kind) is not None]
     if not rows:
         return "The runs on the Penn Treebank are not finished; see [RESULTS.md](RESULTS.md)."
     lines = []

@@ -127,8 +127,9 @@ def _typed(key: str, value: Any, hint: Any) -> Any:
                 return _typed(key, value, kind)
         return _typed(key, value, last)
     if origin is tuple:
-        items = value.split(",") * bool(value) if isinstance(value, str) else value
-        items = items if isinstance(items, list | tuple) else [items]
+        if isinstance(value, str):
+            value = value.split(",") if value else []
+        items = value if isinstance(value, list | tuple) else [value]
         return tuple(_typed(key, item, kinds[0]) for item in items)
     read, kind = _READERS[origin or hint]
     try:

@@ -99,7 +99,7 @@ def curve(width: int) -> Settings:
     return dataclasses.replace(paper(width), epochs=CURVE_EPOCHS, written=9)
 
 
-def iss(strength: float = 3.5e-4) -> Settings:
+def iss(strength: float = 1e-3) -> Settings:
     """The ISS baseline: a point of the figure with group lasso instead of gates.
 
     By SGD, as its authors train it: under Adam, which scales what the penalty adds to a gradient,
@@ -130,7 +130,7 @@ PRESETS = (
             f"the same with a {which}er penalty",
             functools.partial(iss, strength),
         )
-        for which, strength in (("weak", 2e-4), ("strong", 6e-4))
+        for which, strength in (("weak", 5e-4), ("strong", 2e-3))
     ),
     preset(
         "rhn-paper",

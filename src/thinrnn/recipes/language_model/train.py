@@ -116,8 +116,8 @@ def train(
             if device.type == "cuda":
                 torch.cuda.reset_peak_memory_stats(device)
             shape = shape_for(phase, settings, run)
-            is_given = phase == "gated" and settings.starts_from
-            given = trained(settings.starts_from, text, run) if is_given else None
+            name = settings.starts_from if phase == "gated" else ""
+            given = trained(name, text, run) if name else None
             data, soft = None, None
             if settings.distill and phase != "dense":
                 # before the model is built, which sets the seed: the same masks if it goes on here

@@ -113,10 +113,14 @@ def test_the_trend_of_the_penalties_is_judged(make):
         )
 
     good = results((80, 77, 9_000_000), (81, 78, 8_000_000), (82, 79, 7_000_000))
-    assert trend(ABLATION, good).startswith("As in the paper, sizes fall and perplexity rises")
+    assert trend(ABLATION, good).endswith("weights fall and perplexity rises from row to row.")
     bad = results((80, 77, 9_000_000), (81, 78, 8_000_000), (82, 77.5, 8_500_000))
-    assert "sizes do not fall and test perplexity does not rise" in trend(ABLATION, bad)
+    assert "weights do not fall and test perplexity does not rise" in trend(ABLATION, bad)
     assert trend(ABLATION, results((80, 77, 9_000_000))) == ""
+    good.runs["ptb-ablation-3"]["models"]["small"]["neurons"]["rnn.l0"] = 300
+    assert trend(ABLATION, good).endswith(
+        "other than there, layer 1 grows from 296 to 300 at 3, 1, 1, 1."
+    )
 
 
 def test_stored_models_time_and_memory_are_listed(make):
@@ -161,12 +165,45 @@ def test_the_expected_text_of_a_preset(make):
     run = make(small=(80.512, 77.498, 6_150_000), control=(82.0, 78.6, 6_150_000))
     assert read.expected(run) == "80.51 / 77.50, 6.15M weights"
     assert read.expected(make(dense=(1.0, 2.0, 66_000_000))) == "1.00 / 2.00, 66.0M weights"
+    taught = {**run, "settings": {"teacher": ["teacher"]}}
+    assert read.expected(taught) == "80.51 / 77.50, 6.15M weights, given a teacher"
 
 
 def test_the_row_with_the_papers_copying_error_is_compared_on_valid(make):
     results = Results({"ptb-ablation-5": make(small=(90.0, 86.0, 5_000_000))})
     verdict = judge(ROWS["ptb-ablation-5", "small"], results)
     assert verdict.good == ("valid 0.83 better than the paper",) and not verdict.bad
+
+
+def test_more_weights_than_the_paper_has_are_said(make):
+    row = ROWS["ptb-ablation-3", "small"]
+    heavy = Results({"ptb-ablation-3": make(small=(84.0, 81.0, 9_000_000))})
+    assert judge(row, heavy).bad == ("9.00M weights, the paper has 7.41M",)
+    light = Results({"ptb-ablation-3": make(small=(84.0, 81.0, 7_410_000))})
+    assert not judge(row, light).bad
+
+
+def test_the_pruned_model_is_compared_with_our_own_dense_one(make):
+    runs = {
+        "ptb-paper": make(small=(80.5, 77.5, 6_150_000), control=(82.0, 78.6, 6_150_000)),
+        "ptb-dense-ntasgd": make(dense=(77.0, 75.5, 66_000_000)),
+    }
+    page = results_page(Results(runs))
+    assert (
+        "- neuron selection: test 2.00 worse than our dense model under the same schedule." in page
+    )
+    assert "reached what was asked" in line_of(page, "neuron selection")
+
+
+def test_mult_adds_stand_beside_those_of_the_paper(make):
+    run = make(small=(80.5, 77.5, 6_150_000))
+    run["models"]["small"]["macs"] = 3_654_132
+    page = results_page(Results({"ptb-paper": run}))
+    assert "| neuron selection | 3.65M | 14.0x | 3.65M | 14.0x |" in page
+    assert "more than the paper" not in page
+    run["models"]["small"]["macs"] = 4_020_000
+    page = results_page(Results({"ptb-paper": run}))
+    assert "- neuron selection: 4.02M mult-adds a token, 10 % more than the paper." in page
 
 
 def test_pictures_that_are_there_are_shown(make):

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from thinrnn.results.read import Figures, Results, millions
 from thinrnn.results.rows import Row
 
+PARTS = ("the input", "layer 1", "layer 2")  # what the sizes of a stacked LSTM are of
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -29,6 +31,8 @@ def judge(row: Row, results: Results) -> Verdict | None:
         mean, theirs = ours.mean(row.compare), row.paper.mean(row.compare)
         text, worse = compared(mean, theirs, "the paper", row.compare)
         (bad if worse else good).append(text)
+        if row.most_weights is None:
+            bad += heavier(ours.weights, row.paper.weights)
     missed = list(_missed(row, ours))
     bad += missed
     if row.beats is not None:
@@ -41,6 +45,12 @@ def judge(row: Row, results: Results) -> Verdict | None:
             asked = f", asked: {margin:.2f}" if short and margin else ""
             (bad if worse or short else good).append(text + asked)
             missed += [text] if short else []
+    if row.against is not None:
+        name, kind, whose = row.against
+        other = results.figures(name, kind)
+        if other is not None:
+            text, worse = compared(ours.mean("test"), other.mean("test"), whose)
+            (bad if worse else good).append(text)
     limits = (row.most_valid, row.most_test, row.most_weights)
     if any(limit is not None for limit in limits) and not missed:
         good.append("reached what was asked")
@@ -68,18 +78,40 @@ def compared(ours: float, other: float, whose: str, part: str = "test") -> tuple
     return f"{part} {abs(difference):.2f} {word} than {whose}", difference > 0
 
 
+def heavier(ours: int | None, paper: int | None) -> list[str]:
+    """Return that a model has more weights than the paper's, if it has, beyond rounding."""
+    if ours is None or paper is None or ours <= 1.005 * paper:
+        return []
+    return [f"{millions(ours)} weights, the paper has {millions(paper)}"]
+
+
 def trend(rows: tuple[Row, ...], results: Results) -> str:
-    """Return whether sizes fall and perplexity rises from row to row, in a sentence."""
-    found = [f for row in rows if (f := results.figures(row.name, row.kind)) is not None]
+    """Return whether weights fall and perplexity rises from row to row, in a sentence.
+
+    A size that grows, though all weights together fall, is named.
+    """
+    ran = [(row, f) for row in rows if (f := results.figures(row.name, row.kind)) is not None]
+    found = [figures for _, figures in ran]
     if len(found) < 2:
         return ""
     pairs = list(itertools.pairwise(found))
     falls = all((a.weights or 0) > (b.weights or 0) for a, b in pairs)
     rises = all(a.mean("test") < b.mean("test") for a, b in pairs)
     if falls and rises:
-        return "As in the paper, sizes fall and perplexity rises from row to row."
+        grown = [
+            f"{part} grows from {a} to {b} at {row.label}"
+            for (_, before), (row, after) in itertools.pairwise(ran)
+            for part, a, b in zip(PARTS, _numbers(before), _numbers(after), strict=True)
+            if b > a
+        ]
+        said = "As in the paper, weights fall and perplexity rises from row to row"
+        return f"{said}; other than there, {' and '.join(grown)}." if grown else f"{said}."
     wrong = [
-        *([] if falls else ["sizes do not fall"]),
+        *([] if falls else ["weights do not fall"]),
         *([] if rises else ["test perplexity does not rise"]),
     ]
     return f"Other than in the paper, {' and '.join(wrong)} at every step."
+
+
+def _numbers(figures: Figures) -> list[int]:
+    return [int(size) for size in figures.sizes.split("-")]

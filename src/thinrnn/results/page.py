@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from thinrnn.results import cpu_pages, highway_step, minutes, reading
+from thinrnn.results import cpu_pages, highway_step, minutes, operations, reading
 from thinrnn.results.cpu import Cpu
 from thinrnn.results.curve import width_curve
 from thinrnn.results.judge import judge, trend
@@ -74,12 +74,14 @@ def results_page(
         "is [arXiv 1906.06847](https://arxiv.org/abs/1906.06847). Perplexities: lower is better; "
         "every choice was made on valid. Sizes are neurons of the input and of each layer; "
         "weights are counted without biases, as the paper counts them. Where several seeds were "
-        "run, the mean and the standard deviation are given, and the largest number of weights.",
+        "run, the mean and the standard deviation are given, the largest number of weights, and "
+        "the sizes of the first. What was asked of a row was set before it was run.",
         "## Stacked LSTM on the Penn Treebank (the paper's table 1)",
         table_of(LSTM, results),
         "The control, the same shape from scratch under the same schedule, is missing in the "
         "paper. So is the dense model under NT-ASGD: the paper trains its pruned model by NT-ASGD "
         "and compares it with a dense one trained by plain SGD.",
+        operations.section(results),
         "## Fixed penalties (the paper's table 2)",
         "Multiples of 0.08/N for the input and recurrent weights of layer 1 and layer 2; N is the "
         "number of training tokens. The paper repeats the test perplexity of its fourth row in "
@@ -96,8 +98,9 @@ def results_page(
         highway_step.section(steps),
         "## Machine reading: BiDAF on SQuAD v1.1, dev (the paper's table 4)",
         "EM and F1 in per cent, more is better; no round was chosen by its score, the averaged "
-        "weights of the last step count. Sizes are the six LSTMs that are pruned; weights are "
-        "counted with biases, characters and words outside GloVe, but without GloVe.",
+        "weights of the last step count. Sizes are the six LSTMs that are pruned, and at the end "
+        "the two of the encoder where it is pruned too; weights are counted with biases, "
+        "characters and words outside GloVe, but without GloVe.",
         markdown(reading.HEAD, reading.lines(results)),
         "## Beyond the paper",
         table_of(BEYOND, results),
@@ -163,7 +166,7 @@ def worse(results: Results, cpu: Cpu | None = None, others: Sequence[str] = ()) 
         verdict = reading.judged(read, results)
         if verdict is not None and verdict.bad:
             lines.append(f"- {read.label}: {'; '.join(verdict.bad)}.")
-    lines += [*cpu_pages.missed(cpu), *others]
+    lines += [*operations.worse(results), *cpu_pages.missed(cpu), *others]
     return "\n".join(lines) or "In no row that has been run."
 
 
@@ -224,7 +227,13 @@ def cost(results: Results) -> str:
             )
     if not lines:
         return "Nothing has been run yet."
-    return markdown(("run", "model", "epochs", "minutes", "GPU memory, GiB", "machine"), lines)
+    table = markdown(("run", "model", "epochs", "minutes", "GPU memory, GiB", "machine"), lines)
+    about = (
+        "Most runs shared the GPU with others, so their minutes are upper bounds; memory was not "
+        "recorded at first. Where a teacher wrote texts (`written` in the settings), an epoch "
+        "reads these too: with 19 of them it is as long as 20 epochs of the training text alone."
+    )
+    return f"{table}\n\n{about}"
 
 
 def perplexities(figures: Figures) -> str:

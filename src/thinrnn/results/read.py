@@ -72,10 +72,14 @@ def quality(model: dict[str, Any]) -> str:
 
 
 def expected(run: dict[str, Any]) -> str:
-    """Return the text that `thinrnn list` shows about a preset: what its main model reached."""
+    """Return the text that `thinrnn list` shows about a preset: what its main model reached.
+
+    A teacher that was trained elsewhere is named, since the preset alone trains one of its own.
+    """
     model = next(run["models"][k] for k in ("small", "dense", "control") if k in run["models"])
     reached = quality(model) if "em" in model else quality(model).replace(", ", " / ")
-    return f"{reached}, {millions(model['weights'])} weights"
+    given = ", given a teacher" if run.get("settings", {}).get("teacher") else ""
+    return f"{reached}, {millions(model['weights'])} weights{given}"
 
 
 def millions(number: int | None) -> str:

@@ -6,9 +6,10 @@ OutBwd; weights are counted with biases and the tables of characters and trained
 
 import statistics
 from dataclasses import dataclass
+from typing import Any
 
-from thinrnn.results.judge import Verdict
-from thinrnn.results.read import Results, millions, sizes_of
+from thinrnn.results.judge import Verdict, heavier
+from thinrnn.results.read import Results, millions
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def scores(results: Results, name: str, kind: str) -> Scores | None:
     return Scores(
         tuple(model["em"] for model in found),
         tuple(model["f1"] for model in found),
-        sizes_of(found[0]),
+        _sizes(found[0]),
         max(model["weights"] for model in found),
     )
 
@@ -111,6 +112,8 @@ def judged(row: ReadingRow, results: Results) -> Verdict | None:
         if theirs is not None:
             text, worse = _compared(ours, theirs, whose)
             (bad if worse else good).append(text)
+    if row.paper is not None and row.most_weights is None:
+        bad += heavier(ours.weights, row.paper.weights)
     missed = list(_missed(row, ours))
     asked = row.least is not None or row.most_weights is not None
     if asked and not missed:
@@ -155,6 +158,12 @@ def _compared(ours: Scores, theirs: Scores, whose: str) -> tuple[str, bool]:
     difference = _means(ours)[1] - _means(theirs)[1]
     word = "worse" if difference < 0 else "better"
     return f"F1 {abs(difference):.2f} {word} than {whose}", difference < 0
+
+
+def _sizes(model: dict[str, Any]) -> str:
+    """Return the sizes in the paper's order, those of the encoder, which it leaves, at the end."""
+    ordered = sorted(model["neurons"].items(), key=lambda item: item[0].startswith("encoder"))
+    return "-".join(str(size) for _, size in ordered)
 
 
 def _means(given: Scores) -> tuple[float, float]:

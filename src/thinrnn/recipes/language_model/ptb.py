@@ -270,7 +270,7 @@ PRESETS = (
         "thin",
         "our best recipe at 6.16M weights, and its control",
         thin,
-        "68.49 / 65.92, 6.15M weights",
+        "68.49 / 65.92, 6.15M weights, given a teacher",
     ),
     preset(
         "thin-scratch",
@@ -282,6 +282,6 @@ PRESETS = (
         "tiny",
         "our best recipe at 1.25M weights, and its control",
         tiny,
-        "77.60 / 75.11, 1.25M weights",
+        "77.60 / 75.11, 1.25M weights, given a teacher",
     ),
 )

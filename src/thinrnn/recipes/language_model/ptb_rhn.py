@@ -136,7 +136,7 @@ PRESETS = (
         "rhn-paper",
         f"our best recipe for a width of {PAPER_WIDTH}, and its control",
         paper,
-        "67.18 / 64.98, 7.22M weights",
+        "67.18 / 64.98, 7.22M weights, given a teacher",
     ),
     preset(
         "rhn-plain",

@@ -209,9 +209,9 @@ def stored(results: Results) -> str:
 
 
 def cost(results: Results) -> str:
-    """Return how long every phase took, and where."""
+    """Return how long every phase took, and where; what was only tried comes last."""
     lines = []
-    for name, run in results.runs.items():
+    for name, run in sorted(results.runs.items(), key=lambda item: "-try-" in item[0]):
         machine = run["environment"].get("gpu") or run["environment"]["processor"]
         for kind, model in run["models"].items():
             memory = model.get("memory")

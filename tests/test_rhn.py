@@ -367,13 +367,30 @@ def test_a_state_of_another_shape_is_refused(wrong):
 
 def test_packed_sequences_are_refused():
     packed = nn.utils.rnn.pack_sequence([torch.zeros(4, 3)])
-    with pytest.raises(ThinRNNError, match="time, batch, features"):
+    with pytest.raises(ThinRNNError, match=r"give a padded one, \(time, batch, features\)"):
         RHN(3, 5)(packed)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (torch.zeros(4, 2, 7), r"shape \(4, 2, 7\), but this layer reads 3 features"),
+        (torch.zeros(4, 7), r"shape \(4, 7\), but this layer reads 3 features"),
+        (torch.zeros(0, 2, 3), "without a time step"),
+        (torch.zeros(3), r"give \(time, features\) or"),
+    ],
+)
+def test_an_input_of_another_shape_is_refused(wrong, message):
+    with pytest.raises(ThinRNNError, match=message):
+        RHN(3, 5)(wrong)
 
 
 def test_what_cannot_be_built_is_refused():
     with pytest.raises(ThinRNNError, match="1 or more"):
         RHN(3, 5, depth=0)
+    for dropout in (-0.1, 1.5):
+        with pytest.raises(ThinRNNError, match="must be from 0 to 1"):
+            RHN(3, 5, dropout=dropout)
 
 
 def test_the_returned_state_is_the_callers_own():

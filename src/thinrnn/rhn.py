@@ -13,6 +13,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from thinrnn.errors import StateError, ThinRNNError
 from thinrnn.states import describe
@@ -56,6 +57,8 @@ class RHN(nn.Module):
             raise ThinRNNError(
                 f"RHN({input_size}, {hidden_size}, depth={depth}): sizes and depth are 1 or more."
             )
+        if not 0 <= dropout <= 1:
+            raise ThinRNNError(f"RHN: dropout is {dropout}, but must be from 0 to 1.")
         self.input_size = input_size
         self.hidden_size = hidden_size
         self.depth = depth
@@ -82,15 +85,13 @@ class RHN(nn.Module):
                 nn.init.constant_(parameter[self.hidden_size :], TRANSFORM_BIAS)
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        if not isinstance(input, Tensor) or input.dim() not in (2, 3):
-            raise ThinRNNError(
-                f"RHN: the input is {describe(input)}; give (time, features) or "
-                f"{'(batch, time, features)' if self.batch_first else '(time, batch, features)'}."
-            )
+        self._check(input)
         is_batched = input.dim() == 3
         x = input if is_batched else input.unsqueeze(1)
         if self.batch_first and is_batched:
             x = x.transpose(0, 1)  # (T, B, m)
+        if not len(x):
+            raise ThinRNNError(f"RHN: the input is {describe(input)}, without a time step.")
         s = self._start(x, hx, is_batched)  # (B, n)
         mask = None
         if self.training and self.dropout:
@@ -106,6 +107,25 @@ class RHN(nn.Module):
         if not is_batched:
             return output.squeeze(1), h_n.squeeze(1)
         return output.transpose(0, 1) if self.batch_first else output, h_n
+
+    def _check(self, input: Any) -> None:
+        """Raise unless the input is a tensor of the right shape; torch's own words are no help."""
+        layout = "(batch, time, features)" if self.batch_first else "(time, batch, features)"
+        if isinstance(input, PackedSequence):
+            raise ThinRNNError(
+                f"RHN: the input is a PackedSequence; give a padded one, {layout}, as "
+                "pad_packed_sequence makes it."
+            )
+        if not isinstance(input, Tensor) or input.dim() not in (2, 3):
+            raise ThinRNNError(
+                f"RHN: the input is {describe(input)}; give (time, features) or {layout}."
+            )
+        features = self.weight_ih.shape[1]
+        if input.shape[-1] != features:
+            raise ThinRNNError(
+                f"RHN: the input is {describe(input)}, but this layer reads {features} features: "
+                "the last size must be that."
+            )
 
     def _each(self, kind: str) -> list[Tensor]:
         """Return the matrices or biases of all depths; gates may hang others over them."""

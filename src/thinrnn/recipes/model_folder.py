@@ -47,8 +47,10 @@ def read_table(file: Path) -> dict[str, Any]:
             raise ValueError("it holds no table")
         return found
     except (FileNotFoundError, NotADirectoryError):
+        inside = [name for name in ("dense", "model") if (file.parent / name / file.name).exists()]
+        hint = f" Its models are in {' and '.join(inside)}: name one of these." if inside else ""
         raise FolderError(
-            f"{file.parent} is not a model of 'thinrnn train': it has no {file.name}."
+            f"{file.parent} is not a model of 'thinrnn train': it has no {file.name}.{hint}"
         ) from None
     except ValueError as error:
         raise FolderError(f"{file} is not valid JSON: {error}.") from None

@@ -129,6 +129,12 @@ def test_a_folder_that_is_not_there_is_said_before_a_run_begins(tiny, tmp_path, 
     assert not (tmp_path / "run").exists()
 
 
+def test_the_folder_of_a_run_is_refused_with_what_to_name_instead(tiny, dense, tmp_path):
+    settings = tiny(phases=("gated",), distill=0.5, teacher=(str(dense.path),))
+    with pytest.raises(FolderError, match="Its models are in dense: name one of these"):
+        run(settings, tmp_path / "run")
+
+
 @pytest.mark.parametrize("whose", ["dense", "teacher"])
 def test_to_start_from_the_dense_model_it_has_to_be_trained(tiny, whose):
     with pytest.raises(InputError, match=f"start_from={whose} needs dense: add it to phases"):
@@ -176,6 +182,34 @@ def test_teachers_together_say_the_mean_of_their_probabilities():
     log_p, state = both(torch.zeros(1, 2, dtype=torch.long), state)
     assert log_p.shape == (1, 2, 3) and state == (10, 10)
     torch.testing.assert_close(log_p[0, 0].exp(), torch.tensor([0.5, 0.2, 0.3]))
+
+
+class Listening(Silent):
+    def __init__(self):
+        self.lines = []
+
+    def line(self, text):
+        self.lines.append(text)
+
+
+def test_a_run_says_which_teacher_speaks_at_which_temperature(tiny, dense, tmp_path):
+    folder, heard = str(dense.path / "dense"), Listening()
+    settings = tiny(distill=0.5, teacher=("dense", folder), phases=("dense", "gated"))
+    start(settings, tmp_path / "run", preset=None, progress=heard)
+    for said in ("the teacher, dense,", f"the teacher, {folder},", "together they"):
+        assert [line for line in heard.lines if line.startswith(f"{said} speak")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"teacher": ("dense",)}, "teacher has no part in the loss: set distill above 0"),
+        ({"teacher": ("dense", ""), "distill": 0.5}, "a comma with no folder beside it"),
+    ],
+)
+def test_a_teacher_that_nobody_would_hear_is_refused(tiny, changes, message):
+    with pytest.raises(InputError, match=message):
+        tiny(**changes)
 
 
 def test_a_run_learns_from_its_own_dense_model_and_another(tiny, tmp_path):

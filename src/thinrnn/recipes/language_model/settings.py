@@ -187,6 +187,12 @@ class Settings:
             raise InputError(f"phases must be some of {', '.join(PHASES)}, in this order.")
         if self.small_dropout and not self.dropout:
             raise InputError("small_dropout needs a dropout that it is a part of: set both.")
+        if "" in self.teacher:
+            raise InputError("teacher has a comma with no folder beside it: leave it out.")
+        if self.teacher and not self.distill and self.start_from != "teacher":
+            raise InputError(
+                "teacher has no part in the loss: set distill above 0, as in --set distill=0.5."
+            )
         if self.distill and "dense" in self.teachers and "dense" not in self.phases:
             raise InputError("distill needs a teacher: add dense to phases, or set teacher=FOLDER.")
         if self.written and not self.distill:

@@ -156,8 +156,7 @@ def ask_teacher(
         model = trained(name, text, run).to(device)
         teachers.append(calibrated(model, text, batch=settings.eval_batch))
         progress.line(
-            f"the teacher, {Path(name).name}, speaks at a temperature of "
-            f"{teachers[-1].temperature:.2f}"
+            f"the teacher, {name}, speaks at a temperature of {teachers[-1].temperature:.2f}"
         )
     teacher = teachers[0]
     if len(teachers) > 1:

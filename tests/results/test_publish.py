@@ -174,11 +174,14 @@ def test_what_cannot_be_published_is_said(run, tmp_path, call):
         ("thinrnn train x --data ../../d/ptb --out ~/runs/x", "thinrnn train x --data ptb --out x"),
         ("--set 'teacher=/a/b c'", "--set 'teacher=b c'"),
         ("--set teacher=/a/b,c/d,/e/f", "--set teacher=b,c/d,f"),
+        ("--set teacher=/a/b/dense,../c/dense", "--set teacher=b/dense,c/dense"),
+        ("/a/b/dense", "b/dense"),
+        ("/a/dense/b /a/b/denser /dense", "b denser dense"),
         ("runs/a/b", "runs/a/b"),
         ("3 tokens/s and 1/2", "3 tokens/s and 1/2"),
     ],
 )
-def test_local_paths_keep_their_last_part(text, expected):
+def test_local_paths_keep_their_last_part_or_run_and_model(text, expected):
     assert without_paths({"a": [text, 1]}) == {"a": [expected, 1]}
 
 

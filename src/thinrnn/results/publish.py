@@ -14,8 +14,9 @@ from thinrnn.run.metrics import read_metrics
 from thinrnn.run.progress import Progress
 from thinrnn.save import Precision
 
-# A path that begins at the root, at home or outside the folder; its last part may be shown.
-LOCAL_PATH = re.compile(r"(?<![\w.])(?:~|\.{1,2})?/(?:[^\s/'\"=,]+/)*([^\s/'\"=,]*)")
+# A path that begins at the root, at home or outside the folder.
+LOCAL_PATH = re.compile(r"(?<![\w.])(?:~|\.{1,2})?/((?:[^\s/'\"=,]+/)*[^\s/'\"=,]*)")
+OF_A_RUN = ("dense", "model", "control")  # folders of models, which alone would not say whose
 
 # Settings of a control that was trained alone: its sizes, and what changes no result.
 MAY_DIFFER = (
@@ -144,12 +145,17 @@ def curves(run: RunFolder) -> dict[str, dict[str, Any]]:
 
 
 def without_paths(value: Any) -> Any:
-    """Return JSON values in which every local path is just its last part."""
+    """Return JSON values in which every local path is just its last part, or run and model."""
     if isinstance(value, dict):
         return {key: without_paths(item) for key, item in value.items()}
     if isinstance(value, list):
         return [without_paths(item) for item in value]
-    return LOCAL_PATH.sub(r"\1", value) if isinstance(value, str) else value
+    return LOCAL_PATH.sub(_end, value) if isinstance(value, str) else value
+
+
+def _end(path: re.Match[str]) -> str:
+    *parents, last = path[1].split("/")
+    return f"{parents[-1]}/{last}" if parents and last in OF_A_RUN else last
 
 
 def one_line_lists(value: Any) -> str:

@@ -94,6 +94,15 @@ def test_runs_without_a_name_get_a_free_one(texts, tmp_path, call, monkeypatch):
     assert code == 0 and "runs/lm-2" in said
 
 
+def test_the_command_that_follows_a_dense_model_alone_works(texts, tmp_path, call):
+    files = ("--train", texts / "train.txt", "--valid", texts / "valid.txt")
+    code, said, _ = call("train", "lm", *files, "--out", tmp_path / "run", *options(phases="dense"))
+    command = said.splitlines()[-1].partition("next: thinrnn ")[2].split()
+    assert code == 0 and command[0] == "eval"
+    assert call(*command)[0] == 0
+    assert "it has: dense. Choose one with --kind" in call("eval", tmp_path / "run")[2]
+
+
 def test_resume_of_a_finished_run_prints_its_table(run, call):
     code, said, _ = call("train", "--resume", run)
     assert code == 0 and "valid perplexity" in said and "epoch" not in said

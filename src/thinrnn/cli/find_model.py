@@ -45,7 +45,9 @@ def find_model(path: Path, kind: str = "small") -> Found:
     if next(iter(models.values())).run is None:
         return next(iter(models.values()))
     if kind not in models:
-        raise RunError(f"{path} has no {kind} model; it has: {', '.join(models)}.")
+        raise RunError(
+            f"{path} has no {kind} model; it has: {', '.join(models)}. Choose one with --kind."
+        )
     return models[kind]
 
 

@@ -77,7 +77,9 @@ def finish(run: RunFolder, promises: list[Promise], *, as_json: bool) -> int:
     }
     text = "\n\n".join(part for part in (run_table(summaries), promise_lines(promises)) if part)
     use = "ask" if run.config["recipe"] == "squad" else "generate"
-    after = use if "small" in summaries else "eval"
-    last = f"\nwrote {run.path / 'report.html'}; next: thinrnn {after} {run.path}"
+    after = f"{use} {run.path}"
+    if "small" not in summaries:
+        after = f"eval {run.path} --kind {next(iter(summaries))}"
+    last = f"\nwrote {run.path / 'report.html'}; next: thinrnn {after}"
     show(result, text, last, as_json=as_json)
     return 0 if kept else 1

@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import select
+import shlex
 import statistics
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import thinrnn
+from thinrnn.results.publish import without_paths
 from thinrnn.run.files import write_atomic
 
 PROGRAM = Path(__file__).with_name("rhn_way.py")
@@ -136,7 +138,7 @@ def report(options: argparse.Namespace, ways: list[Way]) -> dict[str, Any]:
     }
     return {
         "what": "training step of a recurrent highway network, in several ways",
-        "command": f"python benchmarks/rhn_step.py --device {options.device}",
+        "command": without_paths(shlex.join(["python", *sys.argv])),
         "options": plain,
         "milliseconds": {
             way.name: {"median": medians[way.name], "min": min(way.times), "steps": len(way.times)}

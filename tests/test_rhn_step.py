@@ -26,6 +26,7 @@ def run(monkeypatch, out: Path, *more: str) -> tuple[int, dict]:
 def test_a_small_one_on_the_cpu(option, tmp_path, monkeypatch):
     code, result = run(monkeypatch, tmp_path / "step.json", *([option] if option else []))
     assert code == 0 and not result["failed"]
+    assert "--width=5 " in result["command"] and (option or "") in result["command"]
     assert [found["steps"] for found in result["milliseconds"].values()] == [2, 2]
     assert result["times_faster_than_the_reference"]["reference"] == 1
     for losses in (result["first_loss"], result["last_loss"]):  # after the same number of steps

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import shlex
 
 import pytest
 
@@ -96,11 +97,14 @@ def test_runs_without_a_name_get_a_free_one(texts, tmp_path, call, monkeypatch):
 
 def test_the_command_that_follows_a_dense_model_alone_works(texts, tmp_path, call):
     files = ("--train", texts / "train.txt", "--valid", texts / "valid.txt")
-    code, said, _ = call("train", "lm", *files, "--out", tmp_path / "run", *options(phases="dense"))
-    command = said.splitlines()[-1].partition("next: thinrnn ")[2].split()
-    assert code == 0 and command[0] == "eval"
-    assert call(*command)[0] == 0
-    assert "it has: dense. Choose one with --kind" in call("eval", tmp_path / "run")[2]
+    out = tmp_path / "my run"  # a shell needs it quoted
+    code, said, _ = call("train", "lm", *files, "--out", out, *options(phases="dense"))
+    for after in ("eval", "bench", "report"):
+        command = shlex.split(said.splitlines()[-1].rpartition("thinrnn ")[2])
+        assert code == 0 and command[:2] == [after, str(out)]
+        code, said, err = call(*command)
+        assert code == 0, err
+    assert "it has: dense. Choose one with --kind" in call("eval", out)[2]
 
 
 def test_resume_of_a_finished_run_prints_its_table(run, call):

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from thinrnn.cli.options import Json, Kind, ModelPath
+from thinrnn.command import command
 
 AROUND = 300  # characters of the text shown before and behind the answer
 
@@ -38,7 +39,7 @@ def ask(
     shown = marked(text, answer.start, answer.end, colours=sys.stdout.isatty() and not json)
     last = (
         f"\n{answer.text} (probability {answer.probability:.2f}), said by {found.folder}; "
-        f"next: thinrnn bench {path}"
+        f"next: {command('bench', path)}"
     )
     result = {"model": str(found.folder), "question": question, **dataclasses.asdict(answer)}
     show(result, shown, last, as_json=json)

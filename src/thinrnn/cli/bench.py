@@ -7,6 +7,7 @@ import typer
 
 from thinrnn.bench.wanted import Wanted
 from thinrnn.cli.options import Json
+from thinrnn.command import command
 
 if TYPE_CHECKING:
     from thinrnn.cli.find_model import Found
@@ -98,8 +99,8 @@ def _time(
     }
     title = f"batch {batch}, {steps} steps, {threads} thread{'s' if threads > 1 else ''}"
     of_a_run = next(iter(found.values())).run is not None
-    next_ = f"report {paths[0]}" if of_a_run else f"export {paths[0]} --onnx FILE"
-    last = f"timed {_models(len(loaded))}, nothing written; next: thinrnn {next_}"
+    words = ["report", paths[0]] if of_a_run else ["export", paths[0], "--onnx", "FILE"]
+    last = f"timed {_models(len(loaded))}, nothing written; next: {command(*words)}"
     show(result, f"{title}\n{timing}", last, as_json=json)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from thinrnn.cli.options import Json
+from thinrnn.command import command
 
 
 def compact(
@@ -42,5 +43,5 @@ def compact(
         ("weights", f"{made['weights']:,}"),
         ("largest difference", f"{made['difference']:.2g}"),
     ]
-    last = f"wrote {folder}; next: thinrnn eval {folder} --valid FILE"
+    last = f"wrote {folder}; next: {command('eval', folder, '--valid', 'FILE')}"
     show({"model": str(folder), **made}, listing(rows), last, as_json=json)

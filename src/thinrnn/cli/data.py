@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from thinrnn.cli.options import Json
+from thinrnn.command import command
 
 
 def data(
@@ -51,5 +52,6 @@ def data(
             for file in files
         ],
     }
-    last = f"the {chosen.title} is in {folder}; next: thinrnn train ptb-paper --data {folder}"
+    next_ = command("train", "ptb-paper", "--data", folder)
+    last = f"the {chosen.title} is in {folder}; next: {next_}"
     show(result, listing(rows), last, as_json=json)

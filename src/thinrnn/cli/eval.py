@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from thinrnn.cli.options import Json, Kind, ModelPath
+from thinrnn.command import command
 
 
 def evaluate(
@@ -38,6 +39,6 @@ def evaluate(
     numbers = {k: f"{v:.3f}" if isinstance(v, float) else f"{v:,}" for k, v in measured.items()}
     names = {"params": "parameters", "macs": "mult-adds/step"}
     text = listing([(names.get(n, n.replace("_", " ")), value) for n, value in numbers.items()])
-    last = f"measured {found.folder}, nothing written; next: thinrnn bench {path}"
+    last = f"measured {found.folder}, nothing written; next: {command('bench', path)}"
     show({"model": str(found.folder), **measured}, text, last, as_json=json)
     raise typer.Exit(0 if all(map(math.isfinite, measured.values())) else 1)

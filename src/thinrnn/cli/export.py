@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from thinrnn.cli.options import Best, Json, Kind, ModelPath
+from thinrnn.command import command
 
 QUALITY = ("valid_perplexity", "test_perplexity", "em", "f1")  # what a file says of its model
 
@@ -45,7 +46,7 @@ def export(
             done = dataclasses.replace(done, **given)
     result = {**dataclasses.asdict(done), "path": str(done.path), "model": str(found.folder)}
     beside = onnx.parent / "vocabulary.json"
-    next_ = f"thinrnn quantize {onnx} --out {onnx.with_name(onnx.stem + '.int8.onnx')}"
+    next_ = command("quantize", onnx, "--out", onnx.with_name(onnx.stem + ".int8.onnx"))
     last = f"wrote {onnx} and {beside}; next: {next_}"
     show(result, str(done), last, as_json=json)
 

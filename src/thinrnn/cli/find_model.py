@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from thinrnn.command import command
 from thinrnn.errors import FolderError, RunError
 from thinrnn.run import InputError, RunFolder
 from thinrnn.run.folder import SUMMARIES
@@ -70,7 +71,7 @@ def find_models(path: Path) -> list[Found]:
     ]
     if not found:
         raise RunError(
-            f"{path} has no finished model yet: go on with 'thinrnn train --resume {path}'."
+            f"{path} has no finished model yet: go on with '{command('train', '--resume', path)}'."
         )
     return found
 

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from thinrnn.cli.options import Json, Kind, ModelPath
+from thinrnn.command import command
 
 
 def generate(
@@ -28,5 +29,5 @@ def generate(
     text = recipes.part(found.recipe, "generate").continue_text(
         loaded, prompt, tokens=tokens, temperature=temperature, seed=seed
     )
-    last = f"\nsaid by {found.folder}, nothing written; next: thinrnn bench {path}"
+    last = f"\nsaid by {found.folder}, nothing written; next: {command('bench', path)}"
     show({"model": str(found.folder), "prompt": prompt, "text": text}, text, last, as_json=json)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from thinrnn.cli.options import Json
+from thinrnn.command import command
 
 
 def list_all(
@@ -35,8 +36,8 @@ def list_all(
         heads = ("run", "preset", "phases done", "valid perplexity", "weights")
         text += "\n\n" + listing([heads, *(tuple(map(_cell, run.values())) for run in runs)])
         newest = runs[-1]
-        command = "train --resume" if newest["done"] == "none" else "report"
-        last = f"next: thinrnn {command} {newest['run']}"
+        words = ["train", "--resume"] if newest["done"] == "none" else ["report"]
+        last = f"next: {command(*words, newest['run'])}"
     else:
         last = f"no runs in {folder}; next: thinrnn demo"
     result = {

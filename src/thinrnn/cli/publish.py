@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from thinrnn.cli.options import Json
+from thinrnn.command import command
 
 
 def publish(
@@ -64,9 +65,9 @@ def publish(
         written += write_pages(root)
     names = ", ".join(map(str, written))
     next_ = (
-        f"thinrnn eval {to / 'models' / written[0].stem} --data DIR"
+        command("eval", to / "models" / written[0].stem, "--data", "DIR")
         if store
-        else f"thinrnn report {runs[0]}"
+        else command("report", runs[0])
     )
     result = {"written": [str(path) for path in written]}
     show(result, "", f"wrote {names}; next: {next_}", as_json=json)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from thinrnn.cli.options import Json
+from thinrnn.command import command
 
 
 def report(
@@ -23,5 +24,5 @@ def report(
     for run in runs:
         RunFolder(run)  # says what is wrong with it, if anything
     written = write_report(runs, out)
-    last = f"wrote {written}; next: open it in a browser, or thinrnn bench {runs[0]}"
+    last = f"wrote {written}; next: open it in a browser, or {command('bench', runs[0])}"
     show({"report": str(written)}, "", last, as_json=json)

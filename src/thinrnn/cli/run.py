@@ -8,6 +8,7 @@ from typing import Any
 from thinrnn import recipes
 from thinrnn.cli.output import progress, show
 from thinrnn.cli.summary import Promise, finite_promises, promise_lines, run_table
+from thinrnn.command import command
 from thinrnn.recipes.corpora import corpus
 from thinrnn.recipes.settings import changed, from_toml, with_values
 from thinrnn.run import InputError, RunFolder, StorageError
@@ -61,7 +62,9 @@ def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
     try:
         yield
     except StorageError as error:
-        raise StorageError(f"{error} Then go on with 'thinrnn train --resume {folder}'") from error
+        raise StorageError(
+            f"{error} Then go on with '{command('train', '--resume', folder)}'"
+        ) from error
 
 
 def finish(run: RunFolder, promises: list[Promise], *, as_json: bool) -> int:
@@ -77,9 +80,9 @@ def finish(run: RunFolder, promises: list[Promise], *, as_json: bool) -> int:
     }
     text = "\n\n".join(part for part in (run_table(summaries), promise_lines(promises)) if part)
     use = "ask" if run.config["recipe"] == "squad" else "generate"
-    after = f"{use} {run.path}"
+    after = command(use, run.path)
     if "small" not in summaries:
-        after = f"eval {run.path} --kind {next(iter(summaries))}"
-    last = f"\nwrote {run.path / 'report.html'}; next: thinrnn {after}"
+        after = command("eval", run.path, "--kind", next(iter(summaries)))
+    last = f"\nwrote {run.path / 'report.html'}; next: {after}"
     show(result, text, last, as_json=as_json)
     return 0 if kept else 1

@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from thinrnn.command import command
 from thinrnn.run.errors import InputError
 
 
@@ -29,14 +30,14 @@ class Corpus:
         """Raise unless all files are in the folder, byte for byte."""
         if not folder.is_dir():
             raise InputError(
-                f"{folder} is not a folder: 'thinrnn data {self.name} {folder}' makes it."
+                f"{folder} is not a folder: '{command('data', self.name, folder)}' makes it."
             )
         for file in self.files:
             path = folder / file.name
             if not path.is_file():
                 raise InputError(
                     f"{folder} has no {file.name}: "
-                    f"'thinrnn data {self.name} {folder}' fetches the {self.title}."
+                    f"'{command('data', self.name, folder)}' fetches the {self.title}."
                 )
             found = digest(path)
             if found != file.sha256:
@@ -44,7 +45,7 @@ class Corpus:
                     f"{path} is not the published file of the {self.title}: it has "
                     f"{path.stat().st_size:,} bytes with sha256 {found[:12]}..., not "
                     f"{file.size:,} with {file.sha256[:12]}...; remove it and call "
-                    f"'thinrnn data {self.name} {folder}'."
+                    f"'{command('data', self.name, folder)}'."
                 )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from torch import nn
 
 import thinrnn
+from thinrnn.command import command
 from thinrnn.run import DivergedError, InterruptedRunError, RunFolder
 from thinrnn.run.metrics import Metrics
 from thinrnn.run.progress import Progress
@@ -137,7 +138,7 @@ class Loop(ABC, Generic[T]):
                     self.save()
                     raise InterruptedRunError(
                         f"stopped at step {t.step} of {self.total} of {t.phase}, checkpoint "
-                        f"written; go on with 'thinrnn train --resume {self.run.path}'"
+                        f"written; go on with '{command('train', '--resume', self.run.path)}'"
                     )
             self.end_epoch()
             self.is_saved = False
@@ -172,7 +173,7 @@ class Loop(ABC, Generic[T]):
         raise DivergedError(
             f"the loss of {t.phase} is no longer a number at step {t.step}; {kept}. "
             f"Try one of {', '.join(tries)}: "
-            f"'thinrnn train --resume {self.run.path} --set {tries[0]}'"
+            f"'{command('train', '--resume', self.run.path, '--set', tries[0])}'"
         )
 
     def log_step(self) -> None:

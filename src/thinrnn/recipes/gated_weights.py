@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from thinrnn.command import command
 from thinrnn.errors import RunError
 from thinrnn.run import RunFolder
 from thinrnn.run.progress import Progress
@@ -15,7 +16,7 @@ def gated_weights(run: RunFolder, progress: Progress) -> dict[str, Any]:
     if saved is None:
         raise RunError(
             f"{run.path} has no checkpoint of a gated model: "
-            f"go on with 'thinrnn train --resume {run.path}'."
+            f"go on with '{command('train', '--resume', run.path)}'."
         )
     weights: dict[str, Any] = saved["training"]["best"] or saved["training"]["model"]
     return weights

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from html import escape
 
+from thinrnn.command import command
 from thinrnn.report import numbers
 from thinrnn.report.page import cards, section, table
 from thinrnn.report.read import KINDS, Run, Summary
@@ -70,7 +71,7 @@ def conditions(model: Summary) -> str:
 
 def _progress(run: Run) -> str:
     state = "still running" if run.is_running else "stopped before its end"
-    more = "" if run.is_running else f"; go on with thinrnn train --resume {run.folder}"
+    more = "" if run.is_running else f"; go on with {command('train', '--resume', run.folder)}"
     if not run.epochs:
         return f"{state}: no epoch finished yet{more}"
     last = run.epochs[-1]

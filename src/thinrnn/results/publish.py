@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from thinrnn import recipes
+from thinrnn.command import command
 from thinrnn.errors import RunError
 from thinrnn.results.picture import pattern_picture
 from thinrnn.run import RunFolder
@@ -75,7 +76,7 @@ def summed_up(run: RunFolder, name: str) -> dict[str, Any]:
     if missing:
         raise RunError(
             f"{run.path} is not finished ({', '.join(missing)} is missing): "
-            f"go on with 'thinrnn train --resume {run.path}'."
+            f"go on with '{command('train', '--resume', run.path)}'."
         )
     found = {
         "name": name,

@@ -111,7 +111,6 @@ HIGHWAY = (
         "ptb-rhn-plain",
         "small",
         _paper(68.2, 65.1, "389", 7_219_062),
-        most_weights=7_219_062,
         beats=("control", 0.0),
         rival="ptb-rhn-scratch",
     ),

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from thinrnn.command import command
 from thinrnn.errors import RunError
 from thinrnn.run.errors import InputError, StorageError
 from thinrnn.run.files import remove_folder, storage, write_json
@@ -45,7 +46,7 @@ class RunFolder:
         path = Path(path)
         if (path / "config.json").exists():
             raise InputError(
-                f"{path} holds a run already: go on with 'thinrnn train --resume {path}', "
+                f"{path} holds a run already: go on with '{command('train', '--resume', path)}', "
                 "or choose another folder with --out."
             )
         if path.exists() and (not path.is_dir() or any(path.iterdir())):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -103,6 +104,20 @@ def test_a_run_that_started_from_a_dense_model_is_resumed(tiny, dense, tmp_path)
     again.path.joinpath("small.json").unlink()
     resume(again.path, [], progress=Silent())
     assert again.summary("small")["valid_perplexity"] == whole.summary("small")["valid_perplexity"]
+
+
+def test_a_teacher_that_is_gone_is_said_before_a_run_goes_on(tiny, dense, tmp_path):
+    gone = tmp_path / "gone"
+    shutil.copytree(dense.path / "dense", gone)
+    settings = tiny(distill=0.5, phases=("dense", "gated"), teacher=(str(gone),))
+    begun = run(settings, tmp_path / "run")
+    shutil.rmtree(gone)
+    resume(begun.path, [], progress=Silent())  # nothing is left to learn
+    for name in ("dense.json", "small.json"):
+        begun.path.joinpath(name).unlink()
+    with pytest.raises(FolderError, match="gone"):
+        resume(begun.path, [], progress=Silent())
+    assert begun.summary("dense") is None
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import thinrnn
+from thinrnn.command import command
 from thinrnn.plan import Plan
 from thinrnn.recipes.gate_log import kept_in, pattern
 from thinrnn.recipes.language_model.corpus import Text
@@ -142,7 +143,7 @@ def time_models(run: RunFolder, settings: Settings, progress: Progress) -> None:
     else:
         progress.line(
             "not timed in ONNX Runtime, since bench_seconds is 0; "
-            f"later: thinrnn bench {run.path} --runtimes all"
+            f"later: {command('bench', run.path, '--runtimes', 'all')}"
         )
     models |= {f"{kind} in ONNX Runtime": call for kind, (call, _) in in_onnx.items()}
     tokens = example_tokens(settings.bench_batch, settings.bench_steps)

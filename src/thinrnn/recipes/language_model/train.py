@@ -1,7 +1,7 @@
 """The whole run, top to bottom: text, dense model, gated model, control, timing, report."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def start(settings: Settings, folder: Path, *, preset: str | None, progress: Pro
     settings = with_values(settings, _absolute(settings))
     text = load_text(settings)
     streams(text.train, settings.batch)  # too little text is said before a folder is made
-    check_models(settings, text)
+    check_models(settings, text, settings.phases)
     device = choose_device(settings)
     if settings.threads:
         torch.set_num_threads(settings.threads)
@@ -88,6 +88,8 @@ def resume(folder: Path, changes: list[str], *, progress: Progress) -> RunFolder
     text = load_text(settings)
     if _facts(text) != run.config["text"]:
         raise InputError(f"the text of {folder} has changed since the run began: start a new one.")
+    left = [phase for phase in settings.phases if run.summary(SUMMARY[phase]) is None]
+    check_models(settings, text, left)
     if changes:
         run.config["settings"] = as_json(settings)
         write_json(run.path / "config.json", run.config)
@@ -173,18 +175,18 @@ def ask_teacher(
     return written.in_shares(texts), SoftTargets(*map(written.in_shares, said))
 
 
-def check_models(settings: Settings, text: Text) -> None:
-    """Say early if the models that a run asks for, or is given, do not fit the text."""
+def check_models(settings: Settings, text: Text, phases: Collection[str]) -> None:
+    """Say early if the models that phases ask for, or are given, do not fit the text."""
     if settings.rare >= len(text.vocabulary):
         raise InputError(
             f"rare={settings.rare} words are to have shorter vectors, but the vocabulary has "
             f"{len(text.vocabulary)}: set rare to fewer."
         )
-    if settings.distill:
+    if settings.distill and not {"gated", "control"}.isdisjoint(phases):
         for name in settings.teachers:
             if name != "dense":
                 load_teacher(Path(name), text)
-    if "gated" in settings.phases and settings.starts_from not in ("", "dense"):
+    if "gated" in phases and settings.starts_from not in ("", "dense"):
         model = build_model(settings, dense_shape(settings), len(text.vocabulary))
         start_with_(model, load_teacher(Path(settings.starts_from), text))
 

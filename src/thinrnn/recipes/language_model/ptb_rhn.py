@@ -130,7 +130,7 @@ PRESETS = (
             f"the same with a {which}er penalty",
             functools.partial(iss, strength),
         )
-        for which, strength in (("weak", 5e-4), ("strong", 2e-3))
+        for which, strength in (("weak", 7e-4), ("strong", 1.4e-3))
     ),
     preset(
         "rhn-paper",

@@ -22,6 +22,11 @@ def medians(calls: Mapping[str, Callable], rounds: int) -> dict[str, float]:
     return {name: statistics.median(one[name] for one in times) for name in calls}
 
 
+def command_line() -> str:
+    """Return how this program was called, without paths of this machine."""
+    return str(without_paths(shlex.join(["python", *sys.argv])))
+
+
 def write_record(
     what: str, options: argparse.Namespace, *, device: str = "cpu", **found: Any
 ) -> None:
@@ -30,7 +35,7 @@ def write_record(
     versions = {"onnxruntime": importlib.metadata.version("onnxruntime")}
     record = {
         "what": what,
-        "command": without_paths(shlex.join(["python", *sys.argv])),
+        "command": command_line(),
         "settings": settings,
         **found,
         "environment": environment(device) | (versions if device == "cpu" else {}),

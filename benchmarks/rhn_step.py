@@ -16,7 +16,6 @@ import json
 import os
 import platform
 import select
-import shlex
 import statistics
 import subprocess
 import sys
@@ -25,8 +24,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from record import command_line
+
 import thinrnn
-from thinrnn.results.publish import without_paths
 from thinrnn.run.files import write_atomic
 
 PROGRAM = Path(__file__).with_name("rhn_way.py")
@@ -138,7 +138,7 @@ def report(options: argparse.Namespace, ways: list[Way]) -> dict[str, Any]:
     }
     return {
         "what": "training step of a recurrent highway network, in several ways",
-        "command": without_paths(shlex.join(["python", *sys.argv])),
+        "command": command_line(),
         "options": plain,
         "milliseconds": {
             way.name: {"median": medians[way.name], "min": min(way.times), "steps": len(way.times)}

@@ -35,22 +35,16 @@ def judge(row: Row, results: Results) -> Verdict | None:
             bad += heavier(ours.weights, row.paper.weights)
     missed = list(_missed(row, ours))
     bad += missed
-    if row.beats is not None:
-        kind, margin = row.beats
-        other = results.figures(row.rival or row.name, kind)
-        if other is not None:
-            mean, theirs = ours.mean("test"), other.mean("test")
-            text, worse = compared(mean, theirs, f"its {kind}")
-            short = theirs - mean < margin
-            asked = f", asked: {margin:.2f}" if short and margin else ""
-            (bad if worse or short else good).append(text + asked)
-            missed += [text] if short else []
-    if row.against is not None:
-        name, kind, whose = row.against
-        other = results.figures(name, kind)
-        if other is not None:
-            text, worse = compared(ours.mean("test"), other.mean("test"), whose)
-            (bad if worse else good).append(text)
+    for rival in row.rivals:
+        other = results.figures(rival.name or row.name, rival.kind)
+        if other is None:
+            continue
+        mean, theirs = ours.mean("test"), other.mean("test")
+        text, worse = compared(mean, theirs, rival.called or f"its {rival.kind}")
+        short = rival.margin is not None and theirs - mean < rival.margin
+        asked = f", asked: {rival.margin:.2f}" if short and rival.margin else ""
+        (bad if worse or short else good).append(text + asked)
+        missed += [text] if short else []
     limits = (row.most_valid, row.most_test, row.most_weights)
     if any(limit is not None for limit in limits) and not missed:
         good.append("reached what was asked")

@@ -5,13 +5,15 @@ from thinrnn.results.read import Results, millions
 from thinrnn.results.rows import LSTM
 
 WORDS = 10_000  # rows of the output layer
-DENSE = 51_000_000  # of 1500-1500-1500
 
 
 def mult_adds(sizes: str) -> int:
     """Return the mult-adds a token of an untied LSTM with two layers, as in 251-296-247."""
     inputs, first, second = map(int, sizes.split("-"))
     return 4 * first * (inputs + first) + 4 * second * (first + second) + WORDS * second
+
+
+DENSE = mult_adds("1500-1500-1500")
 
 
 def section(results: Results) -> str:

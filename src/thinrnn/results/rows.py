@@ -11,6 +11,16 @@ from thinrnn.results.read import Figures
 
 
 @dataclass(frozen=True)
+class Rival:
+    """A model of ours that another one is compared with, by test perplexity."""
+
+    kind: str  # dense, small or control
+    name: str = ""  # of its run, if that is another one
+    called: str = ""  # nothing: its kind
+    margin: float | None = 0.0  # by how much it must be worse; None: it need not be
+
+
+@dataclass(frozen=True)
 class Row:
     """One model of ours beside the paper's; the limits are what was asked of ours."""
 
@@ -22,11 +32,7 @@ class Row:
     most_test: float | None = None
     most_weights: int | None = None
     compare: str = "test"  # the perplexity by which ours is better or worse than the paper's
-    # the kind of model that must be worse, and by how much in test perplexity
-    beats: tuple[str, float] | None = None
-    rival: str = ""  # the run that has this model, if it is another one
-    # a model of ours that this one is compared with as well: run, kind, and what to call it
-    against: tuple[str, str, str] | None = None
+    rivals: tuple[Rival, ...] = ()
 
 
 def _paper(valid: float, test: float, sizes: str, weights: int) -> Figures:
@@ -60,8 +66,15 @@ LSTM = (
         most_valid=81.6,
         most_test=78.0,
         most_weights=6_160_000,
-        beats=("control", 0.5),
-        against=("ptb-dense-ntasgd", "dense", "our dense model under the same schedule"),
+        rivals=(
+            Rival("control", margin=0.5),
+            Rival(
+                "dense",
+                "ptb-dense-ntasgd",
+                called="our dense model under the same schedule",
+                margin=None,
+            ),
+        ),
     ),
     Row("the same shape from scratch", "ptb-paper", "control"),
     Row("the same shape from scratch, in a run of its own", "ptb-paper-scratch", "control"),
@@ -103,7 +116,7 @@ HIGHWAY = (
         most_valid=68.2,
         most_test=65.1,
         most_weights=7_219_062,
-        beats=("control", 0.0),
+        rivals=(Rival("control"),),
     ),
     Row("RHN, the same width from scratch, taught alike", "ptb-rhn-paper", "control"),
     Row(
@@ -111,8 +124,7 @@ HIGHWAY = (
         "ptb-rhn-plain",
         "small",
         _paper(68.2, 65.1, "389", 7_219_062),
-        beats=("control", 0.0),
-        rival="ptb-rhn-scratch",
+        rivals=(Rival("control", "ptb-rhn-scratch"),),
     ),
     Row("RHN, the same width from scratch, plain", "ptb-rhn-scratch", "control"),
 )
@@ -137,7 +149,7 @@ HIGHWAY_CURVE = tuple(
             "small",
             _paper(math.nan, test, str(width), weights),
             most_weights=weights,
-            beats=("control", 0.0),
+            rivals=(Rival("control"),),
         ),
         Row(f"RHN, a width of {width} from scratch", f"ptb-rhn-curve-{k}", "control"),
     )
@@ -151,7 +163,7 @@ BEYOND = (
         "ptb-gru",
         "small",
         most_weights=6_160_000,
-        beats=("control", 0.0),
+        rivals=(Rival("control"),),
     ),
     Row("GRU, the same shape from scratch", "ptb-gru", "control"),
     Row(
@@ -159,7 +171,7 @@ BEYOND = (
         "ptb-rnn",
         "small",
         most_weights=6_160_000,
-        beats=("control", 0.0),
+        rivals=(Rival("control"),),
     ),
     Row("plain RNN, the same shape from scratch", "ptb-rnn", "control"),
     Row(
@@ -168,8 +180,7 @@ BEYOND = (
         "small",
         most_test=66.0,
         most_weights=6_160_000,
-        beats=("control", 0.0),
-        rival="ptb-thin-scratch",  # the stronger of the two
+        rivals=(Rival("control", "ptb-thin-scratch"),),  # the stronger of the two
     ),
     Row("thin, the same shape from scratch, by itself", "ptb-thin-scratch", "control"),
     Row("thin, the same shape from scratch, taught alike", "ptb-thin", "control"),
@@ -179,7 +190,7 @@ BEYOND = (
         "small",
         most_test=78.0,
         most_weights=2_500_000,
-        beats=("control", 0.0),
+        rivals=(Rival("control"),),
     ),
     Row("tiny, the same shape from scratch, taught alike", "ptb-tiny", "control"),
 )

@@ -142,17 +142,24 @@ def teacher() -> Settings:
 
 def thin() -> Settings:
     """Our own recipe at the paper's size: the teacher pruned, on text that it writes."""
+    pruned = dataclasses.replace(
+        teacher(), target_params=PAPER_BUDGET, target_time=0.25, gate_lr=0.01, gate_mean=2.5
+    )
+    return taught(pruned, small_dropout=0.03)
+
+
+def taught(settings: Settings, *, small_dropout: float) -> Settings:
+    """Return settings of a model that starts with its teacher's weights and reads what it writes.
+
+    There is text enough for the small model to drop hardly anything.
+    """
     return dataclasses.replace(
-        teacher(),
-        small_dropout=0.03,
+        settings,
+        small_dropout=small_dropout,
         epochs=160,
         distill=0.9,
         written=19,
         start_from="teacher",
-        target_params=PAPER_BUDGET,
-        target_time=0.25,
-        gate_lr=0.01,
-        gate_mean=2.5,
         phases=PHASES,
     )
 

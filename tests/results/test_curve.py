@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree
 
-from thinrnn.results.curve import curves, width_curve
+from thinrnn.results.curve import against_iss, curves, width_curve
 from thinrnn.results.page import pages, results_page
 from thinrnn.results.read import Results
 
@@ -66,3 +66,30 @@ def test_there_is_no_figure_before_there_are_runs(make, tmp_path):
     assert "rhn-curve.svg" in results_page(Results(runs(make)))
     (tmp_path / "results").mkdir()
     assert [path.name for path in pages(tmp_path)] == ["RESULTS.md"]
+
+
+def with_points(make, ours, iss):
+    names = [f"ptb-rhn-curve-{k}" for k in (1, 2, 3, 4)]
+    found = {n: result(make, w, small=(70, p, 9e6)) for n, (w, p) in zip(names, ours, strict=False)}
+    names = ("ptb-rhn-iss", "ptb-rhn-iss-weak", "ptb-rhn-iss-strong")
+    found |= {n: result(make, w, small=(70, p, 9e6)) for n, (w, p) in zip(names, iss, strict=False)}
+    return Results(found)
+
+
+def test_widths_at_which_iss_is_better_stand_where_ours_is_worse(make):
+    ours = [(400, 68.0), (600, 66.0)]
+    fine = with_points(make, ours, [(500, 67.1), (600, 66.0), (300, 60.0)])
+    assert against_iss(fine) == []
+    worse = with_points(make, ours, [(500, 66.75), (450, 68.0)])
+    assert against_iss(worse) == ["- RHN, a width of 500: test 0.25 worse than ISS."]
+    assert against_iss(worse)[0] in results_page(worse).split("## Where ours is worse")[1]
+    assert against_iss(with_points(make, [(400, 68.0)], [(400, 67.0)])) == [
+        "- RHN, a width of 400: test 1.00 worse than ISS."
+    ]
+
+
+def test_a_comparison_that_is_missing_is_said(make):
+    missing = ["- RHN, neuron selection beside ISS at the same widths: not run yet."]
+    assert against_iss(Results(runs(make))) == missing  # ISS is beside the only point of ours
+    assert against_iss(with_points(make, [], [(500, 66.0)])) == missing
+    assert against_iss(Results({})) == []

@@ -55,6 +55,6 @@ def test_without_a_file_nothing_is_said(tmp_path):
     assert "alone on the GPU" not in results_page(Results({}))
     (tmp_path / minutes.FILE).write_text(json.dumps(found(1.0, 3.0)))
     assert minutes.read(tmp_path) == found(1.0, 3.0)
-    highway = {"runs": {"ptb-rhn-plain": found(1.0, 3.0, 2.0)["runs"]["ptb-rhn-plain"]}}
+    highway = {"runs": {minutes.TIMED_AS: found(1.0, 3.0, 2.0)["runs"]["ptb-rhn-plain"]}}
     (tmp_path / minutes.HIGHWAY_FILE).write_text(json.dumps(highway))
     assert minutes.read(tmp_path) == found(1.0, 3.0, 2.0)

@@ -1,7 +1,7 @@
 """Test perplexity of recurrent highway networks against their width, like the paper's figure."""
 
 from html import escape
-from itertools import chain
+from itertools import chain, pairwise
 
 from thinrnn.report.scale import fit
 from thinrnn.report.svg import axes, tag, text, tick_room
@@ -45,6 +45,33 @@ def curves(results: Results) -> dict[str, Points]:
         if ours is not None and name is not None:
             found[name].append((float(ours.sizes), ours.mean("test")))
     return {name: sorted(set(points)) for name, points in found.items() if points}
+
+
+def against_iss(results: Results) -> list[str]:
+    """Return a line for each width at which ISS is better than ours, or that none is known yet.
+
+    Ours is taken from the straight lines between its points, at the widths that both reach.
+    """
+    lines = curves(results)
+    if lines.keys() <= PAPERS:
+        return []
+    ours, iss = lines.get("ours, 40 epochs", []), lines.get("ours, ISS", [])
+    common = [(w, p) for w, p in iss if ours and ours[0][0] <= w <= ours[-1][0]]
+    if not common:
+        return ["- RHN, neuron selection beside ISS at the same widths: not run yet."]
+    found = [(w, p, _at(w, ours)) for w, p in common]
+    return [
+        f"- RHN, a width of {w:.0f}: test {our - p:.2f} worse than ISS."
+        for w, p, our in found
+        if our > p
+    ]
+
+
+def _at(width: float, points: Points) -> float:
+    for (a, p), (b, q) in pairwise(points):
+        if a <= width <= b:
+            return p + (q - p) * (width - a) / (b - a)
+    return points[0][1]  # a single point, of this width
 
 
 def _line(row: Row) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from thinrnn.results import cpu_pages, highway_step, minutes, operations, reading
 from thinrnn.results.cpu import Cpu
-from thinrnn.results.curve import width_curve
+from thinrnn.results.curve import against_iss, width_curve
 from thinrnn.results.judge import judge, trend
 from thinrnn.results.markdown import markdown
 from thinrnn.results.read import Figures, Results, millions, quality
@@ -105,7 +105,11 @@ def results_page(
         "## Beyond the paper",
         table_of(BEYOND, results),
         "## Where ours is worse",
-        worse(results, cpu, [*highway_step.missed(steps), *timed(results, runs)]),
+        worse(
+            results,
+            cpu,
+            [*against_iss(results), *highway_step.missed(steps), *timed(results, runs)],
+        ),
         pictures(results),
         "## Stored models",
         stored(results),

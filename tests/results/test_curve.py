@@ -60,6 +60,15 @@ def test_wide_is_right_and_worse_is_up(make):
     assert all(0 < x < width and 0 < y < height for x, y in places.values())
 
 
+def test_what_is_far_worse_stands_at_the_edge_with_its_perplexity(make):
+    far = runs(make) | {"ptb-rhn-iss-strong": result(make, 400, small=(95, 91.3, 11e6))}
+    root = ElementTree.fromstring(width_curve(Results(far)))
+    circles = {c.findtext(f"{SVG}title"): c for c in root.findall(f"{SVG}circle")}
+    iss, paper = (circles[n] for n in ("ours, ISS: 91.30 at 400", "ISS, its paper: 71.20 at 328"))
+    assert iss.get("fill") == "#fff" and float(iss.get("cy")) < float(paper.get("cy"))
+    assert "91.3 ↑" in [label.text for label in root.iter(f"{SVG}text")]
+
+
 def test_there_is_no_figure_before_there_are_runs(make, tmp_path):
     assert width_curve(Results({})) == ""
     assert "rhn-curve.svg" not in results_page(Results({}))
@@ -78,8 +87,10 @@ def with_points(make, ours, iss):
 
 def test_widths_at_which_iss_is_better_stand_where_ours_is_worse(make):
     ours = [(400, 68.0), (600, 66.0)]
-    fine = with_points(make, ours, [(500, 67.1), (600, 66.0), (300, 60.0)])
+    fine = with_points(make, ours, [(500, 67.1), (700, 66.0), (300, 69.0)])
     assert against_iss(fine) == []
+    beside = with_points(make, ours, [(300, 68.0), (500, 67.5)])  # none of its points is worse
+    assert against_iss(beside) == ["- RHN, a width of 400: test 0.25 worse than ISS."]
     worse = with_points(make, ours, [(500, 66.75), (450, 68.0)])
     assert against_iss(worse) == ["- RHN, a width of 500: test 0.25 worse than ISS."]
     assert against_iss(worse)[0] in results_page(worse).split("## Where ours is worse")[1]

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+import shutil
 
 import pytest
 
@@ -104,7 +105,8 @@ def test_a_control_trained_beside_the_run_is_the_one_that_the_run_trains(run, da
     embedding, *hidden = json.loads((run / "small.json").read_text())["neurons"].values()
     sizes = {"embedding": embedding, "hidden": ",".join(map(str, hidden)), "phases": "control"}
     gated = train(data, tmp_path / "gated", phases="gated")
-    control = train(data, tmp_path / "control", **sizes)
+    elsewhere = shutil.copytree(data, tmp_path / "elsewhere")
+    control = train(elsewhere, tmp_path / "control", **sizes)
     code, _, error = call(
         "publish", gated, "--control", control, "--to", tmp_path, "--name", "both"
     )

@@ -10,7 +10,9 @@ from thinrnn.results.rows import HIGHWAY, HIGHWAY_CURVE, Row
 
 Points = list[tuple[float, float]]  # (width, test perplexity), from narrow to wide
 
-WIDTH, HEIGHT = 640.0, 400.0
+WIDTH, HEIGHT = 820.0, 420.0
+KEY = WIDTH - 200  # where the names of the lines begin, beside the plot
+TOP = 40.0
 PAPERS = {"ISS, its paper", "neuron selection, the paper", "dense, the paper"}
 COLOURS = {
     "ours, 40 epochs": "#0969da",
@@ -50,21 +52,25 @@ def curves(results: Results) -> dict[str, Points]:
 def against_iss(results: Results) -> list[str]:
     """Return a line for each width at which ISS is better than ours, or that none is known yet.
 
-    Ours is taken from the straight lines between its points, at the widths that both reach.
+    At every point of either within the widths that both reach; the other is taken from the
+    straight lines between its own points.
     """
     lines = curves(results)
     if lines.keys() <= PAPERS:
         return []
     ours, iss = lines.get("ours, 40 epochs", []), lines.get("ours, ISS", [])
-    common = [(w, p) for w, p in iss if ours and ours[0][0] <= w <= ours[-1][0]]
-    if not common:
+    widths = sorted({w for w, _ in ours + iss if _reach(ours, w) and _reach(iss, w)})
+    if not widths:
         return ["- RHN, neuron selection beside ISS at the same widths: not run yet."]
-    found = [(w, p, _at(w, ours)) for w, p in common]
     return [
-        f"- RHN, a width of {w:.0f}: test {our - p:.2f} worse than ISS."
-        for w, p, our in found
-        if our > p
+        f"- RHN, a width of {w:.0f}: test {_at(w, ours) - _at(w, iss):.2f} worse than ISS."
+        for w in widths
+        if _at(w, ours) > _at(w, iss)
     ]
+
+
+def _reach(points: Points, width: float) -> bool:
+    return bool(points) and points[0][0] <= width <= points[-1][0]
 
 
 def _at(width: float, points: Points) -> float:
@@ -89,26 +95,37 @@ def _line(row: Row) -> str | None:
 
 
 def width_curve(results: Results) -> str:
-    """Return the figure as an SVG file, or an empty text while there is nothing of ours."""
+    """Return the figure as an SVG file, or an empty text while there is nothing of ours.
+
+    Group lasso may be so much worse that its scale would hide all else: where it is, its points
+    are hollow, at the upper edge, with their perplexity.
+    """
     lines = curves(results)
     if lines.keys() <= PAPERS:
         return ""
-    points = list(chain.from_iterable(lines.values()))
-    y = fit([p for _, p in points], HEIGHT - 46, 30, air=0.08)
-    x = fit([w for w, _ in points], tick_room(y), WIDTH - 12, air=0.06)
-    parts = [axes(x, y, x_title="neurons in the width", y_title="test perplexity")]
+    shown = [p for name, line in lines.items() for _, p in line if name != "ours, ISS"]
+    y = fit(shown, HEIGHT - 46, TOP, air=0.08)
+    x = fit([w for w, _ in chain.from_iterable(lines.values())], tick_room(y), KEY - 24, air=0.06)
+    edge = tag("rect", x=x.start, y=TOP, width=x.end - x.start, height=HEIGHT - TOP)
+    parts = [tag("clipPath", edge, id="plot")]
+    parts.append(axes(x, y, x_title="neurons in the width", y_title="test perplexity"))
     for place, (name, line) in enumerate(lines.items()):
         colour = COLOURS[name]
         at = [(x(w), y(p)) for w, p in line]
         d = "M" + "L".join(f"{px:.1f} {py:.1f}" for px, py in at)
         dashes = {"stroke_dasharray": "5 4"} if name in PAPERS else {}
-        parts.append(tag("path", d=d, fill="none", stroke=colour, stroke_width=2, **dashes))
+        look = {"fill": "none", "stroke": colour, "stroke_width": 2, "clip_path": "url(#plot)"}
+        parts.append(tag("path", d=d, **look, **dashes))
         for (px, py), (width, perplexity) in zip(at, line, strict=True):
             title = tag("title", escape(f"{name}: {perplexity:.2f} at {width:.0f}"))
-            parts.append(tag("circle", title, cx=px, cy=py, r=4.5, fill=colour))
-        key = 44.0 + 18 * place
-        parts.append(tag("circle", cx=WIDTH - 226, cy=key - 4, r=4.5, fill=colour))
-        parts.append(text(WIDTH - 214, key, name, "key"))
+            look = {"fill": colour}
+            if py < TOP:
+                look = {"fill": "#fff", "stroke": colour, "stroke_width": 2}
+                parts.append(text(px + 9, TOP + 4, f"{perplexity:.1f} ↑", "key"))
+            parts.append(tag("circle", title, cx=px, cy=max(py, TOP), r=4.5, **look))
+        key = TOP + 8 + 20 * place
+        parts.append(tag("circle", cx=KEY, cy=key - 4, r=4.5, fill=colour))
+        parts.append(text(KEY + 12, key, name, "key"))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH:g} {HEIGHT:g}" '
         f'width="{WIDTH:g}" height="{HEIGHT:g}"><style>{STYLE}</style>\n'

@@ -113,14 +113,18 @@ def add_control(result: dict[str, Any], run: RunFolder, other: RunFolder) -> Non
 
 
 def _no_control(config: dict[str, Any], other: dict[str, Any]) -> str | None:
-    """Return why a run cannot have trained the control of another, or None."""
+    """Return why a run cannot have trained the control of another, or None.
+
+    Files and folders are known by their names, for one run may have been elsewhere; the texts are
+    known by what is in them.
+    """
     for key in ("recipe", "seed", "text"):
         if config[key] != other[key]:
             return f"{key} is {other[key]}, not {config[key]}"
-    for key, value in config["settings"].items():
-        theirs = other["settings"].get(key)
-        if key not in MAY_DIFFER and theirs != value:
-            return f"its {key} is {theirs}, not {value}"
+    ours, theirs = (without_paths(c["settings"]) for c in (config, other))
+    for key, value in ours.items():
+        if key not in MAY_DIFFER and theirs.get(key) != value:
+            return f"its {key} is {theirs.get(key)}, not {value}"
     return None
 
 

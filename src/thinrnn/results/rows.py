@@ -116,9 +116,9 @@ HIGHWAY = (
         most_valid=68.2,
         most_test=65.1,
         most_weights=7_219_062,
-        rivals=(Rival("control"),),
+        rivals=(Rival("control", "ptb-rhn-paper-control"),),
     ),
-    Row("RHN, the same width from scratch, taught alike", "ptb-rhn-paper", "control"),
+    Row("RHN, the same width from scratch, taught alike", "ptb-rhn-paper-control", "control"),
     Row(
         "RHN, neuron selection, plain",
         "ptb-rhn-plain",

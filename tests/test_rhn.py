@@ -378,11 +378,22 @@ def test_packed_sequences_are_refused():
         (torch.zeros(4, 7), r"shape \(4, 7\), but this layer reads 3 features"),
         (torch.zeros(0, 2, 3), "without a time step"),
         (torch.zeros(3), r"give \(time, features\) or"),
+        (
+            torch.zeros(4, 2, 3).double(),
+            r"weights are torch.float32: give input.to\(torch.float32\)",
+        ),
+        (torch.zeros(4, 2, 3, dtype=torch.long), r"input is torch.int64, but the weights"),
     ],
 )
-def test_an_input_of_another_shape_is_refused(wrong, message):
+def test_an_input_of_another_shape_or_type_is_refused(wrong, message):
     with pytest.raises(ThinRNNError, match=message):
         RHN(3, 5)(wrong)
+
+
+def test_autocast_takes_inputs_of_another_type():
+    with torch.autocast("cpu", torch.bfloat16):
+        output, _ = RHN(3, 5)(torch.zeros(4, 2, 3, dtype=torch.bfloat16))
+    assert output.shape == (4, 2, 5)
 
 
 def test_what_cannot_be_built_is_refused():

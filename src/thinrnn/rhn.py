@@ -126,6 +126,12 @@ class RHN(nn.Module):
                 f"RHN: the input is {describe(input)}, but this layer reads {features} features: "
                 "the last size must be that."
             )
+        weights = self.weight_ih.dtype
+        if input.dtype != weights and not torch.is_autocast_enabled(input.device.type):
+            raise ThinRNNError(
+                f"RHN: the input is {input.dtype}, but the weights are {weights}: give "
+                f"input.to({weights})."
+            )
 
     def _each(self, kind: str) -> list[Tensor]:
         """Return the matrices or biases of all depths; gates may hang others over them."""

@@ -44,7 +44,7 @@ def test_what_is_missed_stands_where_ours_is_worse(pruned, dense, line):
 
 def test_epochs_of_the_highway_network_are_counted_in_proportion():
     page = results_page(Results({}), runs=found(3.4, 7.2, 2.5))
-    assert "300 epochs of `ptb-rhn-plain`, in proportion, take 7.5 minutes" in page
+    assert "300 epochs of `ptb-rhn-plain` in batches of 64, in proportion, take 7.5 minutes" in page
     assert "at most 20 were asked, which is reached" in page
     slow = results_page(Results({}), runs=found(3.4, 7.2, 8.0))
     assert "- 300 epochs of `ptb-rhn-plain`: 24.0 minutes, asked: at most 20." in slow

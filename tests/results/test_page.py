@@ -116,6 +116,22 @@ def test_one_condition_that_is_missed_is_enough(make, small, control, bad):
     assert "reached what was asked" not in verdict.good
 
 
+def test_what_a_missing_control_would_show_is_not_reached(make):
+    alone = Results({"ptb-paper": make(small=(80, 77, 6e6))})
+    assert "reached what was asked" not in judge(ROWS["ptb-paper", "small"], alone).good
+
+
+def test_a_point_of_the_figure_must_be_below_iss_in_its_own_paper(make):
+    row = ROWS["ptb-rhn-curve-2", "small"]
+    models = {"small": (68, 66.0, 11e6), "control": (69, 67.0, 11e6)}
+    verdict = judge(row, Results({"ptb-rhn-curve-2": make(**models)}))
+    assert verdict.bad[0] == "test 0.60 worse than ISS in its own paper"
+    assert "reached what was asked" not in verdict.good
+    models["small"] = (67, 65.0, 11e6)
+    verdict = judge(row, Results({"ptb-rhn-curve-2": make(**models)}))
+    assert not verdict.bad and verdict.good[-1] == "reached what was asked"
+
+
 def test_seeds_are_put_together(make):
     tests = (77.0, 78.0, 79.0)
     names = ("ptb-paper", "ptb-paper-seed1", "ptb-paper-seed2")
@@ -192,6 +208,10 @@ def test_the_expected_text_of_a_preset(make):
     assert read.expected(make(dense=(1.0, 2.0, 66_000_000))) == "1.00 / 2.00, 66.0M weights"
     taught = {**run, "settings": {"teacher": ["teacher"]}}
     assert read.expected(taught) == "80.51 / 77.50, 6.15M weights, given a teacher"
+    older = {**run, "settings": {"teacher": "teacher"}}
+    assert read.expected(older) == read.expected(taught)
+    taught["settings"]["teacher"].append("dense")
+    assert read.expected(taught) == "80.51 / 77.50, 6.15M weights, given 2 teachers"
 
 
 def test_the_row_with_the_papers_copying_error_is_compared_on_valid(make):

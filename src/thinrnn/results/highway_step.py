@@ -25,7 +25,7 @@ LABELS = {
 }
 FLOORS = {
     "operations": "its operations",
-    "cache": "reading the matrices again in each small step from the second-level cache",
+    "cache": "these reads, from the second-level cache",
     "memory": "its traffic to memory",
 }
 
@@ -83,7 +83,7 @@ def _about(found: dict[str, Any]) -> str:
         f"A whole training step (embedding, dropout, {o['depth']} small steps in each of "
         f"{o['steps']} time steps, output layer over {o['words']:,} words, loss, backward, "
         f"clipping, SGD), batch {o['batch']}, bf16, on one {found['environment']['device']}, "
-        "median of the steps of one run:"
+        "median of the steps of one run for each width:"
     )
 
 
@@ -110,7 +110,8 @@ def _floor(found: dict[str, Any]) -> str:
     times = found["times_faster_than_the_reference"][name]
     reached = "which is reached" if milliseconds <= MOST_MILLISECONDS else "which is **missed**"
     return (
-        f"By the bytes and operations counted, such a step cannot take less than {parts}; the "
+        "By the bytes and operations counted, a step that reads its matrices again in each small "
+        f"step cannot take less than {parts}; the "
         f"best of these ways takes {milliseconds / floors[highest]:.0f} times the largest of "
         f"them. By this count the rest is waiting: {small_steps} small steps, forward and "
         "backward, each need all of the one before. "

@@ -29,15 +29,17 @@ def judge(row: Row, results: Results) -> Verdict | None:
     bad: list[str] = []
     if row.paper is not None:
         mean, theirs = ours.mean(row.compare), row.paper.mean(row.compare)
-        text, worse = compared(mean, theirs, "the paper", row.compare)
+        text, worse = compared(mean, theirs, row.whose, row.compare)
         (bad if worse else good).append(text)
         if row.most_weights is None:
             bad += heavier(ours.weights, row.paper.weights)
     missed = list(_missed(row, ours))
     bad += missed
+    is_known = True
     for rival in row.rivals:
         other = results.figures(rival.name or row.name, rival.kind)
         if other is None:
+            is_known &= rival.margin is None
             continue
         mean, theirs = ours.mean("test"), other.mean("test")
         text, worse = compared(mean, theirs, rival.called or f"its {rival.kind}")
@@ -46,7 +48,7 @@ def judge(row: Row, results: Results) -> Verdict | None:
         (bad if worse or short else good).append(text + asked)
         missed += [text] if short else []
     limits = (row.most_valid, row.most_test, row.most_weights)
-    if any(limit is not None for limit in limits) and not missed:
+    if any(limit is not None for limit in limits) and is_known and not missed:
         good.append("reached what was asked")
     return Verdict(tuple(good), tuple(bad))
 

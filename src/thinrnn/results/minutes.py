@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from thinrnn import recipes
 from thinrnn.results.markdown import markdown
 
 FILE, HIGHWAY_FILE = "run-minutes-cuda.json", "run-minutes-rhn-cuda.json"
@@ -65,9 +66,10 @@ def _highway(found: dict[str, Any]) -> str:
         return ""
     minutes = _highway_minutes(found)
     verdict = "reached" if minutes <= MOST_HIGHWAY_MINUTES else "**missed**"
+    batch = recipes.preset(HIGHWAY).settings().batch
     return (
-        f" {HIGHWAY_EPOCHS} epochs of `{HIGHWAY}`, in proportion, take {minutes:.1f} minutes; at "
-        f"most {MOST_HIGHWAY_MINUTES:g} were asked, which is {verdict}."
+        f" {HIGHWAY_EPOCHS} epochs of `{HIGHWAY}` in batches of {batch}, in proportion, take "
+        f"{minutes:.1f} minutes; at most {MOST_HIGHWAY_MINUTES:g} were asked, which is {verdict}."
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from thinrnn.results import cpu_pages, highway_step, minutes, operations, reading
 from thinrnn.results.cpu import Cpu
-from thinrnn.results.curve import against_iss, width_curve
+from thinrnn.results.curve import against_iss, below_iss, width_curve
 from thinrnn.results.judge import judge, trend
 from thinrnn.results.markdown import markdown
 from thinrnn.results.read import Figures, Results, millions, quality
@@ -89,11 +89,16 @@ def results_page(
         table_of(ABLATION, results),
         trend(ABLATION, results),
         "## Recurrent highway networks on the Penn Treebank (the paper's table 3)",
-        "Tied weights, one group for the width of the state and of the embedding.",
+        "Tied weights, one group for the width of the state and of the embedding. One seed each. "
+        "Taught by models: with the weights of the dense model to begin with, and two models, one "
+        "of them an LSTM, to learn from; taught alike is the same without these weights, so "
+        "without the 120 epochs in which they were trained.",
         table_of(HIGHWAY, results),
-        "Other widths, as in the paper's figure; in the paper's columns stands what ISS reaches at "
-        "the same width, from its own paper.",
+        "Other widths, as in the paper's figure, in 40 epochs, our own ISS from the same weights; "
+        "in the paper's columns stands what ISS reaches at the same width, from its own paper, "
+        "which has no teachers and more epochs.",
         table_of(HIGHWAY_CURVE, results),
+        below_iss(results),
         f"![Test perplexity against width](results/{CURVE})" if width_curve(results) else "",
         highway_step.section(steps),
         "## Machine reading: BiDAF on SQuAD v1.1, dev (the paper's table 4)",
@@ -235,7 +240,8 @@ def cost(results: Results) -> str:
     about = (
         "Most runs shared the GPU with others, so their minutes are upper bounds; memory was not "
         "recorded at first. Where a teacher wrote texts (`written` in the settings), an epoch "
-        "reads these too: with 19 of them it is as long as 20 epochs of the training text alone."
+        "reads these too: with 9 of them it is as long as 10 epochs of the training text alone, "
+        "with 19 as long as 20."
     )
     return f"{table}\n\n{about}"
 

@@ -74,11 +74,13 @@ def quality(model: dict[str, Any]) -> str:
 def expected(run: dict[str, Any]) -> str:
     """Return the text that `thinrnn list` shows about a preset: what its main model reached.
 
-    A teacher that was trained elsewhere is named, since the preset alone trains one of its own.
+    That it had teachers is said, since the preset alone trains one of its own.
     """
     model = next(run["models"][k] for k in ("small", "dense", "control") if k in run["models"])
     reached = quality(model) if "em" in model else quality(model).replace(", ", " / ")
-    given = ", given a teacher" if run.get("settings", {}).get("teacher") else ""
+    teachers = run.get("settings", {}).get("teacher") or []
+    alone = isinstance(teachers, str) or len(teachers) == 1  # a text in older files
+    given = f", given {'a teacher' if alone else f'{len(teachers)} teachers'}" if teachers else ""
     return f"{reached}, {millions(model['weights'])} weights{given}"
 
 

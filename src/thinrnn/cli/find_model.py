@@ -8,7 +8,7 @@ from typing import Any
 from thinrnn.command import command
 from thinrnn.errors import FolderError, RunError
 from thinrnn.run import InputError, RunFolder
-from thinrnn.run.folder import SUMMARIES
+from thinrnn.run.folder import MODELS
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Found:
 
 def find_model(path: Path, kind: str = "small") -> Found:
     """Return one model of a run, or the model in a folder."""
-    if kind not in SUMMARIES:
-        raise InputError(f"there is no kind '{kind}': choose one of {', '.join(SUMMARIES)}.")
+    if kind not in MODELS:
+        raise InputError(f"there is no kind '{kind}': choose one of {', '.join(MODELS)}.")
     models = {found.kind: found for found in find_models(path)}
     if next(iter(models.values())).run is None:
         return next(iter(models.values()))
@@ -63,10 +63,9 @@ def find_models(path: Path) -> list[Found]:
             f"{path} is neither a run folder (no config.json) nor a model (no recipe.json)."
         )
     run = RunFolder(path)
-    folders = {kind: path / ("model" if kind == "small" else kind) for kind in SUMMARIES}
     found = [
-        Found(folder, run.config["recipe"], kind, run)
-        for kind, folder in folders.items()
+        Found(path / folder, run.config["recipe"], kind, run)
+        for kind, folder in MODELS.items()
         if run.summary(kind) is not None
     ]
     if not found:

@@ -13,6 +13,7 @@ import thinrnn
 from thinrnn.errors import FolderError
 from thinrnn.files import write_safely
 from thinrnn.run.files import storage
+from thinrnn.run.folder import MODELS
 from thinrnn.save import Precision
 
 
@@ -47,7 +48,7 @@ def read_table(file: Path) -> dict[str, Any]:
             raise ValueError("it holds no table")
         return found
     except (FileNotFoundError, NotADirectoryError):
-        inside = [name for name in ("dense", "model") if (file.parent / name / file.name).exists()]
+        inside = [name for name in MODELS.values() if (file.parent / name / file.name).exists()]
         hint = f" Its models are in {' and '.join(inside)}: name one of these." if inside else ""
         raise FolderError(
             f"{file.parent} is not a model of 'thinrnn train': it has no {file.name}.{hint}"

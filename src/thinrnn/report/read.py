@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 
 from thinrnn.errors import RunError
-from thinrnn.run.folder import is_running
+from thinrnn.run.folder import KIND_OF, is_running
 
 KINDS = ("dense", "small", "control")
 PHASES = ("dense", "gated", "control")
-KIND_OF = {"dense": "dense", "gated": "small", "control": "control"}  # what a phase ends in
 NAN = math.nan
 
 

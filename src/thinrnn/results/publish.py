@@ -11,13 +11,13 @@ from thinrnn.errors import RunError
 from thinrnn.results.picture import pattern_picture
 from thinrnn.run import RunFolder
 from thinrnn.run.files import write_atomic
+from thinrnn.run.folder import KIND_OF, MODELS
 from thinrnn.run.metrics import read_metrics
 from thinrnn.run.progress import Progress
 from thinrnn.save import Precision
 
 # A path that begins at the root, at home or outside the folder.
 LOCAL_PATH = re.compile(r"(?<![\w.])(?:~|\.{1,2})?/((?:[^\s/'\"=,]+/)*[^\s/'\"=,]*)")
-OF_A_RUN = ("dense", "model", "control")  # folders of models, which alone would not say whose
 
 # Settings of a control that was trained alone: its sizes, and what changes no result.
 MAY_DIFFER = (
@@ -71,8 +71,7 @@ def summed_up(run: RunFolder, name: str) -> dict[str, Any]:
     """Return a run as JSON values; it must be finished."""
     config, models = run.config, run.summaries()
     phases = config["settings"]["phases"]
-    kinds = {"gated": "small"}
-    missing = [phase for phase in phases if kinds.get(phase, phase) not in models]
+    missing = [phase for phase in phases if KIND_OF[phase] not in models]
     if missing:
         raise RunError(
             f"{run.path} is not finished ({', '.join(missing)} is missing): "
@@ -159,8 +158,9 @@ def without_paths(value: Any) -> Any:
 
 
 def _end(path: re.Match[str]) -> str:
+    """Return the last part of a path, with its run if that is a model, which alone is nobody's."""
     *parents, last = path[1].split("/")
-    return f"{parents[-1]}/{last}" if parents and last in OF_A_RUN else last
+    return f"{parents[-1]}/{last}" if parents and last in MODELS.values() else last
 
 
 def one_line_lists(value: Any) -> str:

@@ -23,7 +23,8 @@ from thinrnn.run.metrics import Metrics
 if TYPE_CHECKING:
     from thinrnn.run.checkpoint import Checkpoints
 
-SUMMARIES = ("dense", "small", "control")
+KIND_OF = {"dense": "dense", "gated": "small", "control": "control"}  # what a phase ends in
+MODELS = {"dense": "dense", "small": "model", "control": "control"}  # the folder of each kind
 
 
 class RunFolder:
@@ -83,7 +84,7 @@ class RunFolder:
 
     def summaries(self) -> dict[str, dict[str, Any]]:
         """Return the summaries that are there."""
-        found = {kind: self.summary(kind) for kind in SUMMARIES}
+        found = {kind: self.summary(kind) for kind in MODELS}
         return {kind: summary for kind, summary in found.items() if summary is not None}
 
     def write_summary(self, kind: str, summary: dict[str, Any]) -> None:

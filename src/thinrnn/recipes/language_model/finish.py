@@ -1,6 +1,5 @@
 """The end of a phase: the weights to keep, compacted, verified, scored, saved, summed up."""
 
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,10 +26,9 @@ from thinrnn.recipes.language_model.training import Training
 from thinrnn.recipes.weights import set_weights_
 from thinrnn.run import RunFolder
 from thinrnn.run.files import write_json
+from thinrnn.run.folder import KIND_OF, MODELS
 from thinrnn.run.progress import Progress
 from thinrnn.save import Precision
-
-FOLDERS = {"dense": "dense", "gated": "model", "control": "control"}
 
 
 def finish_phase(
@@ -50,7 +48,7 @@ def finish_phase(
         assert isinstance(model, LanguageModel)
         plan = find_plan(model)
         neurons = {group.name: group.size for group in plan.groups}
-    folder = run.path / FOLDERS[phase]
+    folder = run.path / MODELS[KIND_OF[phase]]
     arguments = model_arguments(settings, shape, len(text.vocabulary))
     precision: Precision | None = "float32" if phase == "gated" else None
     save_model(model, folder, arguments, text.vocabulary, precision)
@@ -135,7 +133,7 @@ def time_models(run: RunFolder, settings: Settings, progress: Progress) -> None:
     if all(summary["milliseconds"] is not None for summary in summaries.values()):
         return
     progress.line("timing the models side by side")
-    folders = {kind: kind_folder(run.path, kind) for kind in summaries}
+    folders = {kind: run.path / MODELS[kind] for kind in summaries}
     models: dict[str, Any] = {kind: load_model(path).model for kind, path in folders.items()}
     in_onnx = {}
     if settings.bench_seconds:
@@ -156,8 +154,3 @@ def time_models(run: RunFolder, settings: Settings, progress: Progress) -> None:
             summary["onnx_milliseconds"] = timing[f"{kind} in ONNX Runtime"].median
             summary["onnx_difference"] = in_onnx[kind][1]
         run.write_summary(kind, summary)
-
-
-def kind_folder(run: Path, kind: str) -> Path:
-    """Return where a run keeps its dense, small or control model."""
-    return run / ("model" if kind == "small" else kind)

@@ -34,13 +34,13 @@ from thinrnn.report import write_report
 from thinrnn.run import InputError, InterruptedRunError, RunFolder
 from thinrnn.run.environment import command_line, environment
 from thinrnn.run.files import write_json
+from thinrnn.run.folder import KIND_OF
 from thinrnn.run.progress import Progress
 from thinrnn.run.stop import StopRequest
 from thinrnn.run.watch import Watch
 from thinrnn.version import __version__
 
 Lesson = tuple[Tensor, SoftTargets]  # streams (L, B), and what the teacher says of them
-SUMMARY = {"dense": "dense", "gated": "small", "control": "control"}
 # What may be changed when a run goes on: nothing that the text or the model's shape depends on.
 RESUMABLE = (
     *("lr", "gate_lr", "weight_decay", "clip", "lr_decay", "patience"),
@@ -88,7 +88,7 @@ def resume(folder: Path, changes: list[str], *, progress: Progress) -> RunFolder
     text = load_text(settings)
     if _facts(text) != run.config["text"]:
         raise InputError(f"the text of {folder} has changed since the run began: start a new one.")
-    left = [phase for phase in settings.phases if run.summary(SUMMARY[phase]) is None]
+    left = [phase for phase in settings.phases if run.summary(KIND_OF[phase]) is None]
     check_models(settings, text, left)
     if changes:
         run.config["settings"] = as_json(settings)
@@ -113,7 +113,7 @@ def train(
         watch = Watch(run, progress, tensorboard=settings.tensorboard)
         lesson: Lesson | None = None
         for phase in settings.phases:
-            if run.summary(SUMMARY[phase]) is not None:
+            if run.summary(KIND_OF[phase]) is not None:
                 continue
             if device.type == "cuda":
                 torch.cuda.reset_peak_memory_stats(device)

@@ -8,7 +8,6 @@ from torch import nn
 import thinrnn
 from thinrnn.plan import Plan
 from thinrnn.recipes.gate_log import kept_in, pattern
-from thinrnn.recipes.language_model.finish import FOLDERS, kind_folder
 from thinrnn.recipes.squad.batches import Batches
 from thinrnn.recipes.squad.evaluate import score
 from thinrnn.recipes.squad.fit import Fitting, boundary_perplexity
@@ -21,6 +20,7 @@ from thinrnn.recipes.squad.training import Training
 from thinrnn.recipes.weights import set_weights_
 from thinrnn.run import RunFolder
 from thinrnn.run.files import write_json
+from thinrnn.run.folder import KIND_OF, MODELS
 from thinrnn.run.progress import Progress
 
 CPU = torch.device("cpu")
@@ -39,7 +39,7 @@ def finish_phase(
     arguments = model_arguments(settings, shape, data)
     save_model(
         model,
-        run.path / FOLDERS[phase],
+        run.path / MODELS[KIND_OF[phase]],
         arguments,
         data.vocabulary,
         "float32" if phase == "gated" else None,
@@ -106,7 +106,7 @@ def time_models(run: RunFolder, settings: Settings, progress: Progress) -> None:
     if all(summary["milliseconds"] is not None for summary in summaries.values()):
         return
     progress.line("timing the models side by side")
-    models = {kind: load_model(kind_folder(run.path, kind)).model for kind in summaries}
+    models = {kind: load_model(run.path / MODELS[kind]).model for kind in summaries}
     inputs = example(settings.bench_batch, settings.bench_steps)
     timing = benchmark(
         models, inputs, threads=settings.bench_threads, seconds=settings.bench_seconds

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from thinrnn.plan import Plan
-from thinrnn.recipes.language_model.train import SUMMARY, choose_device
+from thinrnn.recipes.language_model.train import choose_device
 from thinrnn.recipes.settings import as_json, changed, with_values
 from thinrnn.recipes.squad.batches import Batches
 from thinrnn.recipes.squad.finish import finish_phase, time_models
@@ -19,6 +19,7 @@ from thinrnn.recipes.squad.training import questions_of
 from thinrnn.run import InputError, RunFolder
 from thinrnn.run.environment import command_line, environment
 from thinrnn.run.files import write_atomic, write_json
+from thinrnn.run.folder import KIND_OF
 from thinrnn.run.progress import Progress
 from thinrnn.run.stop import StopRequest
 from thinrnn.run.watch import Watch
@@ -86,7 +87,7 @@ def train(
         batches = Batches(data.train, data.tables, device)
         dev = (data.dev, Batches(data.dev, data.tables, device))
         for phase in settings.phases:
-            if run.summary(SUMMARY[phase]) is not None:
+            if run.summary(KIND_OF[phase]) is not None:
                 continue
             if device.type == "cuda":
                 torch.cuda.reset_peak_memory_stats(device)

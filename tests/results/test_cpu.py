@@ -5,8 +5,9 @@ import json
 import pytest
 
 from thinrnn.results.cpu import Cpu
-from thinrnn.results.cpu_pages import BLOCK, PAGES, fill, missed, section
+from thinrnn.results.cpu_pages import contents, missed, section
 from thinrnn.results.page import write_pages
+from thinrnn.results.places import PAGES, PLACE, fill
 from thinrnn.results.read import Results
 
 MILLISECONDS = {  # dense, small: batch 10 x 30, then a stream, warm and cold
@@ -106,7 +107,7 @@ def test_marked_places_are_filled_and_the_rest_is_left_alone(tmp_path, there):
     (tmp_path / "results").mkdir()
     (tmp_path / "docs/how-to").mkdir(parents=True)
     names = ("summary", "batches", "gains", "stream")
-    text = "".join(f"{n} before\n<!-- cpu: {n} -->\nstale\n<!-- end of cpu -->\n" for n in names)
+    text = "".join(f"{n} before\n<!-- cpu {n} -->\nstale\n<!-- end of cpu {n} -->\n" for n in names)
     for name in PAGES:
         (tmp_path / name).write_text(text)
     if there:
@@ -126,9 +127,9 @@ def test_marked_places_are_filled_and_the_rest_is_left_alone(tmp_path, there):
 
 def test_a_place_that_has_no_figures_is_an_error():
     with pytest.raises(KeyError):
-        fill("<!-- cpu: nothing -->\n<!-- end of cpu -->", Cpu(made_up()))
+        fill("<!-- cpu nothing -->\n<!-- end of cpu nothing -->", contents(Cpu(made_up())))
 
 
 def test_every_page_of_the_list_has_a_place(pytestconfig):
     for name in PAGES:
-        assert BLOCK.search((pytestconfig.rootpath / name).read_text()), name
+        assert PLACE.search((pytestconfig.rootpath / name).read_text()), name

@@ -9,7 +9,7 @@ import pytest
 from thinrnn import recipes
 from thinrnn.results import read
 from thinrnn.results.judge import judge, trend
-from thinrnn.results.page import BEGIN, END, pages, results_page, write_pages
+from thinrnn.results.page import pages, results_page, write_pages
 from thinrnn.results.read import Results
 from thinrnn.results.reading import READING
 from thinrnn.results.rows import ABLATION, BEYOND, HIGHWAY, HIGHWAY_CURVE, LSTM
@@ -181,14 +181,15 @@ def test_pages_are_written_once_and_the_readme_outside_the_markers_is_left_alone
     (tmp_path / "results").mkdir()
     (tmp_path / "results/speed.json").write_text('{"what": "something else"}')
     readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    readme.write_text("before\n<!-- results -->\nold\n<!-- end of results -->\nafter\n")
     assert [path.name for path in write_pages(tmp_path)] == ["RESULTS.md", "README.md"]
     assert "not finished" in readme.read_text()
     run = make(small=(80.5, 77.5, 6_150_000))
     (tmp_path / "results/ptb-paper.json").write_text(json.dumps(run))
     write_pages(tmp_path)
     text = readme.read_text()
-    assert text.startswith(f"before\n{BEGIN}\n| Penn Treebank |") and text.endswith("\nafter\n")
+    assert text.startswith("before\n<!-- results -->\n| Penn Treebank |")
+    assert text.endswith("\nafter\n")
     assert "| neuron selection | 81.62, 78.08 | 6.16M | 80.50, 77.50 | 6.15M |" in text
     assert write_pages(tmp_path) == []
 

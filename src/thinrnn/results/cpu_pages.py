@@ -1,9 +1,6 @@
 """Tables of what `thinrnn bench` found, for RESULTS.md, the README and the how-to pages."""
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from thinrnn.results.cpu import RATIOS, Cpu
 from thinrnn.results.markdown import markdown
@@ -15,7 +12,6 @@ RUNTIMES = {
     "int8": "ONNX Runtime int8",
     "best": "ONNX Runtime int8, best 10 words of the last step",
 }
-MISSING = "Not measured yet."
 WHAT = (
     "Eager PyTorch rearranges the weights of the dense model on each call, which is most of what "
     "one step takes, and is slower than ONNX Runtime on large matrices besides: a ratio over it "
@@ -36,6 +32,12 @@ def section(cpu: Cpu | None) -> str:
         for steps, caches in ((30, "warm"), (1, "warm"), (1, "cold")):
             parts += [_title(threads, steps, caches), times(cpu, threads, steps, caches)]
     return "\n\n".join([*parts, "Files and memory of a process that runs one model:", sizes(cpu)])
+
+
+def contents(cpu: Cpu | None) -> dict[str, str]:
+    """Return what stands in the places of other pages, by name; nothing if nothing was measured."""
+    parts = {"summary": summary, "batches": batches, "gains": gains, "stream": stream}
+    return {f"cpu {name}": "" if cpu is None else part(cpu) for name, part in parts.items()}
 
 
 def summary(cpu: Cpu) -> str:
@@ -178,33 +180,3 @@ def _milliseconds(value: float) -> str:
 
 def _megabytes(count: int | None) -> str:
     return "-" if count is None else f"{count / 1e6:.1f}"
-
-
-BLOCKS = {"summary": summary, "batches": batches, "gains": gains, "stream": stream}
-BLOCK = re.compile(r"(<!-- cpu: (\w+) -->\n).*?(<!-- end of cpu -->)", re.DOTALL)
-PAGES = (
-    "README.md",
-    *(f"docs/how-to/{name}.md" for name in ("which-size-for-my-cpu", "int8", "streaming")),
-)
-
-
-def pages(root: Path, others: Mapping[Path, str], cpu: Cpu | None) -> dict[Path, str]:
-    """Return the pages with figures in marked places, filled in; `others` are changed already."""
-    found = {}
-    for path in (root / name for name in PAGES):
-        if not path.exists():
-            continue
-        text = others.get(path) or path.read_text(encoding="utf-8")
-        if BLOCK.search(text):
-            found[path] = fill(text, cpu)
-    return found
-
-
-def fill(text: str, cpu: Cpu | None) -> str:
-    """Return a page with its marked places filled in."""
-
-    def figures(block: re.Match[str]) -> str:
-        inside = MISSING if cpu is None else BLOCKS[block[2]](cpu)
-        return f"{block[1]}{inside}\n{block[3]}"
-
-    return BLOCK.sub(figures, text)

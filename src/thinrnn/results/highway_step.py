@@ -1,7 +1,6 @@
 """What `benchmarks/rhn_step.py` found about a training step of a recurrent highway network."""
 
 import json
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,6 @@ from typing import Any
 from thinrnn.results.markdown import markdown
 
 FILES = ("rhn-step-cuda.json", "rhn-step-389-cuda.json")  # the paper's width, then a pruned one
-PAGE = "docs/how-to/recurrent-highway.md"
-BLOCK = re.compile(
-    r"(<!-- highway (?P<name>step|runs) -->\n).*?(<!-- end of highway (?P=name) -->)", re.DOTALL
-)
 MOST_MILLISECONDS, LEAST_TIMES = 4.0, 12.0  # asked for
 LABELS = {
     "reference": "the equations, one kernel after the other",
@@ -65,16 +60,6 @@ def missed(all_found: Sequence[dict[str, Any]]) -> list[str]:
     if times < LEAST_TIMES:
         lines.append(f"{what}: {times:.1f}x the reference, asked: at least {LEAST_TIMES:g}x.")
     return lines
-
-
-def page(root: Path, all_found: Sequence[dict[str, Any]], runs: str) -> dict[Path, str]:
-    """Return the how-to page with its marked places filled in: the step, and a table of runs."""
-    path = root / PAGE
-    if not path.exists():
-        return {}
-    inside = {"step": section(all_found) or "Not measured yet.", "runs": runs}
-    text = path.read_text(encoding="utf-8")
-    return {path: BLOCK.sub(lambda block: f"{block[1]}{inside[block[2]]}\n{block[3]}", text)}
 
 
 def _about(found: dict[str, Any]) -> str:

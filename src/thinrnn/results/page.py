@@ -11,11 +11,11 @@ from thinrnn.results.cpu import Cpu
 from thinrnn.results.curve import against_iss, below_iss, width_curve
 from thinrnn.results.judge import judge, trend
 from thinrnn.results.markdown import markdown
+from thinrnn.results.places import filled_pages
 from thinrnn.results.read import Figures, Results, millions, quality
 from thinrnn.results.rows import ABLATION, BEYOND, HIGHWAY, HIGHWAY_CURVE, LSTM, Row
 from thinrnn.run.files import write_atomic
 
-BEGIN, END = "<!-- results -->", "<!-- end of results -->"
 PICTURES = ("ptb-paper", "ptb-thin", "ptb-rhn-paper")
 CURVE = "rhn-curve.svg"
 HEAD = (
@@ -45,18 +45,13 @@ def pages(root: Path) -> dict[Path, str]:
     curve = width_curve(results)
     if curve:
         found[root / "results" / CURVE] = curve
-    readme = root / "README.md"
-    if readme.exists():
-        text = readme.read_text(encoding="utf-8")
-        if BEGIN in text and END in text:
-            before, _, rest = text.partition(BEGIN)
-            after = rest.partition(END)[2]
-            found[readme] = f"{before}{BEGIN}\n{readme_tables(results)}\n{END}{after}"
-    return (
-        found
-        | cpu_pages.pages(root, found, cpu)
-        | highway_step.page(root, steps, short_table((*HIGHWAY, *HIGHWAY_CURVE), results))
-    )
+    contents = {
+        "results": readme_tables(results),
+        "highway step": highway_step.section(steps),
+        "highway runs": short_table((*HIGHWAY, *HIGHWAY_CURVE), results),
+        **cpu_pages.contents(cpu),
+    }
+    return found | filled_pages(root, contents)
 
 
 def results_page(

@@ -1,10 +1,11 @@
-"""The figure of recurrent highway networks: every point is where its numbers are."""
+"""The figure of recurrent highway networks: points are where their numbers are, ours below ISS."""
 
 from xml.etree import ElementTree
 
-from thinrnn.results.curve import against_iss, curves, width_curve
+from thinrnn.results.curve import COLOURS, width_curve
 from thinrnn.results.page import pages, results_page
 from thinrnn.results.read import Results
+from thinrnn.results.widths import PAPERS, ROWS, against_iss, lines
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -30,7 +31,7 @@ def runs(make):
 
 
 def test_points_are_those_of_the_runs_and_of_the_papers(make):
-    assert curves(Results(runs(make))) == {
+    assert lines(Results(runs(make))) == {
         "ours, taught, 40 epochs": [(725, 64.5)],
         "our ISS, taught, 40 epochs": [(400, 68.6), (520, 65.6)],
         "from scratch, taught, 40 epochs": [(725, 64.9)],
@@ -43,6 +44,16 @@ def test_points_are_those_of_the_runs_and_of_the_papers(make):
         "neuron selection, the paper": [(389, 65.1)],
         "dense, the paper": [(830, 65.4)],
     }
+
+
+def test_every_line_has_a_colour_and_says_the_epochs_of_its_runs(pytestconfig):
+    assert {row.line for row in ROWS} | PAPERS == set(COLOURS)
+    published = Results.read(pytestconfig.rootpath / "results").runs
+    for row in ROWS:
+        epochs = published[row.name]["settings"]["epochs"]
+        assert row.line.endswith(f", {epochs} epochs"), row.name
+    dense = published["ptb-rhn-dense"]["settings"]["epochs"]
+    assert f"without the {dense} epochs" in results_page(Results({}))
 
 
 def test_wide_is_right_and_worse_is_up(make):
@@ -114,7 +125,7 @@ def test_widths_at_which_iss_is_better_stand_where_ours_is_worse(make):
 def test_of_several_points_of_one_width_the_best_counts(make):
     both = with_points(make, [(400, 68.0), (830, 66.0)], [(400, 69.0), (830, 72.0), (830, 71.0)])
     assert against_iss(both) == []
-    assert curves(both)["our ISS, taught, 40 epochs"] == [(400, 69.0), (830, 71.0)]
+    assert lines(both)["our ISS, taught, 40 epochs"] == [(400, 69.0), (830, 71.0)]
 
 
 def test_a_comparison_that_is_missing_is_said(make):

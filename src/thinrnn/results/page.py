@@ -8,12 +8,13 @@ from typing import Any
 
 from thinrnn.results import cpu_pages, highway_step, minutes, operations, reading
 from thinrnn.results.cpu import Cpu
-from thinrnn.results.curve import against_iss, below_iss, width_curve
+from thinrnn.results.curve import width_curve
 from thinrnn.results.judge import judge, trend
 from thinrnn.results.markdown import markdown
 from thinrnn.results.places import filled_pages
 from thinrnn.results.read import Figures, Results, millions, quality
 from thinrnn.results.rows import ABLATION, BEYOND, HIGHWAY, HIGHWAY_CURVE, LSTM, Row
+from thinrnn.results.widths import against_iss, below_iss
 from thinrnn.run.files import write_atomic
 
 PICTURES = ("ptb-paper", "ptb-thin", "ptb-rhn-paper")

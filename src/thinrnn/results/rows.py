@@ -34,6 +34,8 @@ class Row:
     compare: str = "test"  # the perplexity by which ours is better or worse than the paper's
     whose: str = "the paper"  # that `paper` is of
     rivals: tuple[Rival, ...] = ()
+    line: str = ""  # of the figure of widths, that ours is a point of
+    paper_line: str = ""  # likewise, the paper's
 
 
 def _paper(valid: float, test: float, sizes: str, weights: int) -> Figures:
@@ -99,6 +101,10 @@ ABLATION = tuple(
     )
 )
 
+# Lines of the figure of widths; a name with epochs is that of runs with as many.
+OURS, ISS = "ours, taught, 40 epochs", "our ISS, taught, 40 epochs"
+PAPER_ISS, PAPER_SELECTION = "ISS, its paper", "neuron selection, the paper"
+
 HIGHWAY = (
     Row(
         "RHN, dense",
@@ -107,12 +113,16 @@ HIGHWAY = (
         _paper(67.9, 65.4, "830", 23_455_800),
         most_valid=68.9,
         most_test=66.4,
+        line="ours, dense, 120 epochs",
+        paper_line="dense, the paper",
     ),
     Row(
         "RHN, ISS (group lasso), taught by models, 40 epochs",
         "ptb-rhn-iss",
         "small",
         _paper(68.1, 65.4, "517", 11_050_358),
+        line=ISS,
+        paper_line=PAPER_ISS,
     ),
     Row(
         "RHN, neuron selection, taught by models",
@@ -126,16 +136,30 @@ HIGHWAY = (
             Rival("control", "ptb-rhn-paper-control"),
             Rival("dense", "ptb-rhn-dense", called="our dense model", margin=None),
         ),
+        line="ours, taught, 160 epochs",
+        paper_line=PAPER_SELECTION,
     ),
-    Row("RHN, the same width from scratch, taught alike", "ptb-rhn-paper-control", "control"),
+    Row(
+        "RHN, the same width from scratch, taught alike",
+        "ptb-rhn-paper-control",
+        "control",
+        line="from scratch, taught, 160 epochs",
+    ),
     Row(
         "RHN, neuron selection, plain",
         "ptb-rhn-plain",
         "small",
         _paper(68.2, 65.1, "389", 7_219_062),
         rivals=(Rival("control", "ptb-rhn-scratch"),),
+        line="ours, plain, 100 epochs",
+        paper_line=PAPER_SELECTION,
     ),
-    Row("RHN, the same width from scratch, plain", "ptb-rhn-scratch", "control"),
+    Row(
+        "RHN, the same width from scratch, plain",
+        "ptb-rhn-scratch",
+        "control",
+        line="from scratch, plain, 100 epochs",
+    ),
 )
 
 # Points of the paper's figure: test perplexity of ISS at the same width, from the ISS paper, which
@@ -161,11 +185,18 @@ HIGHWAY_CURVE = tuple(
             most_weights=weights,
             whose="ISS in its own paper",
             rivals=(Rival("control"),),
+            line=OURS,
+            paper_line=PAPER_ISS,
         ),
-        Row(f"RHN, a width of {width} from scratch, taught alike", f"ptb-rhn-curve-{k}", "control"),
+        Row(
+            f"RHN, a width of {width} from scratch, taught alike",
+            f"ptb-rhn-curve-{k}",
+            "control",
+            line="from scratch, taught, 40 epochs",
+        ),
     )
 ) + tuple(
-    Row(f"RHN, ISS, {which}er, taught by models", f"ptb-rhn-iss-{which}", "small")
+    Row(f"RHN, ISS, {which}er, taught by models", f"ptb-rhn-iss-{which}", "small", line=ISS)
     for which in ("weak", "strong")
 )
 

@@ -59,14 +59,14 @@ def test_published_runs_have_the_settings_of_their_presets():
 
 def test_controls_that_are_trained_alone_have_the_shape_of_the_pruned_run():
     results = Results.read(ROOT / "results")
-    for name in ("ptb-paper", "ptb-thin"):
-        ours = results.figures(name, "small")
-        if ours is not None:
-            settings = recipes.preset(f"{name}-scratch").settings()
-            shape = (settings.embedding, *settings.hidden)
-            if settings.tied:  # embedding and last layer are one group there
-                shape = shape[:-1]
-            assert sorted(map(str, shape)) == sorted(ours.sizes.split("-"))
+    pairs = {name: f"{name}-scratch" for name in ("ptb-paper", "ptb-thin")}
+    for name, control in (pairs | {"ptb-rhn-plain": "ptb-rhn-scratch"}).items():
+        settings = recipes.preset(control).settings()
+        shape = (settings.embedding, *settings.hidden)
+        if settings.tied:  # embedding and last layer are one group there
+            shape = shape[:-1]
+        sizes = results.figures(name, "small").sizes.split("-")
+        assert sorted(map(str, shape)) == sorted(sizes)
 
 
 def line_of(page, label):

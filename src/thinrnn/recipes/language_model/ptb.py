@@ -83,7 +83,7 @@ def paper() -> Settings:
 
 def paper_scratch() -> Settings:
     """The shape that `paper` ends with, trained alone from scratch under the same schedule."""
-    return _from_scratch(paper(), PAPER_SHAPE)
+    return from_scratch(paper(), PAPER_SHAPE)
 
 
 def ablation(multiple: int) -> Settings:
@@ -166,7 +166,7 @@ def taught(settings: Settings, *, small_dropout: float) -> Settings:
 
 def thin_scratch() -> Settings:
     """The shape that `thin` ends with, from scratch, with the dropout that it needs by itself."""
-    return dataclasses.replace(_from_scratch(thin(), THIN_SHAPE), small_dropout=0.4)
+    return dataclasses.replace(from_scratch(thin(), THIN_SHAPE), small_dropout=0.4)
 
 
 def tiny() -> Settings:
@@ -187,7 +187,7 @@ def tiny() -> Settings:
     )
 
 
-def _from_scratch(settings: Settings, shape: tuple[int, tuple[int, ...]]) -> Settings:
+def from_scratch(settings: Settings, shape: tuple[int, tuple[int, ...]]) -> Settings:
     """Return the control of a pruned run, of a shape that is known, without a teacher."""
     embedding, hidden = shape
     return dataclasses.replace(

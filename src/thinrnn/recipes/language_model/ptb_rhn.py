@@ -7,7 +7,7 @@ batches of 64.
 import dataclasses
 import functools
 
-from thinrnn.recipes.language_model.ptb import preset, taught
+from thinrnn.recipes.language_model.ptb import from_scratch, preset, taught
 from thinrnn.recipes.language_model.settings import Settings
 
 WIDTH, DEPTH, WORDS = 830, 10, 10_000
@@ -21,7 +21,7 @@ CURVE = {
 }
 CURVE_EPOCHS = 40
 # What the pruned run ended with; the control that is trained alone has this width.
-PAPER_SHAPE = 389
+PAPER_SHAPE = 389, (389,)
 
 
 def parameters(width: int) -> int:
@@ -87,9 +87,7 @@ def plain(width: int = PAPER_WIDTH) -> Settings:
 
 def scratch() -> Settings:
     """The width that `plain` ends with, trained alone from scratch under the same schedule."""
-    return dataclasses.replace(
-        plain(), embedding=PAPER_SHAPE, hidden=(PAPER_SHAPE,), phases=("control",)
-    )
+    return from_scratch(plain(), PAPER_SHAPE)
 
 
 def curve(width: int) -> Settings:

@@ -69,6 +69,14 @@ def test_controls_that_are_trained_alone_have_the_shape_of_the_pruned_run():
         assert sorted(map(str, shape)) == sorted(sizes)
 
 
+def test_stored_models_are_those_of_the_results_and_small():
+    runs = Results.read(ROOT / "results").runs
+    stored = {name: run["stored"]["bytes"] for name, run in runs.items() if "stored" in run}
+    folders = (ROOT / "results/models").iterdir()
+    found = {f.name: sum(file.stat().st_size for file in f.iterdir()) for f in folders}
+    assert found == stored and max(found.values()) <= 8 * 2**20
+
+
 def line_of(page, label):
     return next(line for line in page.splitlines() if line.startswith(f"| {label} |"))
 

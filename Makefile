@@ -14,7 +14,7 @@ help: ## list the commands
 setup: $(READY) ## create .venv and install the pinned packages
 
 # The build tool is installed first, so that the build itself uses the pinned versions too.
-$(READY): pyproject.toml constraints.txt src/thinrnn/version.py
+$(READY): pyproject.toml constraints.txt src/thinrnn/__init__.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "thinrnn needs Python 3.11 or newer; try: make PYTHON=python3.12" >&2; exit 1; }
 	@echo "installing into $(VENV), this takes a few minutes the first time"

@@ -26,20 +26,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from thinrnn.benchmark import benchmark
-from thinrnn.export import export_onnx
-from thinrnn.recipes.model_folder import read_table
-from thinrnn.recipes.squad.answering import Answerer, Words, padded
-from thinrnn.recipes.squad.glove import read_glove
-from thinrnn.recipes.squad.load import load_model, size, vector_size
-from thinrnn.recipes.squad.model import BiDAF
-from thinrnn.recipes.squad.prepare import find_files
-from thinrnn.recipes.squad.reader import Reader
-from thinrnn.recipes.squad.reading import read_squad
-from thinrnn.recipes.squad.tokens import split
-from thinrnn.recipes.squad.workers import Shared
-from thinrnn.run.environment import environment
-from thinrnn.run.files import write_json
+from thinrnn.lab.models.model_folder import read_table
+from thinrnn.lab.recipes.squad.answering import Answerer, Words, padded
+from thinrnn.lab.recipes.squad.glove import read_glove
+from thinrnn.lab.recipes.squad.load import load_model, size, vector_size
+from thinrnn.lab.recipes.squad.model import BiDAF
+from thinrnn.lab.recipes.squad.prepare import find_files
+from thinrnn.lab.recipes.squad.reader import Reader
+from thinrnn.lab.recipes.squad.reading import read_squad
+from thinrnn.lab.recipes.squad.tokens import split
+from thinrnn.lab.recipes.squad.workers import Shared
+from thinrnn.lab.run.environment import environment
+from thinrnn.lab.run.files import write_json
+from thinrnn.onnx import export_onnx
+from thinrnn.timing import benchmark
 
 Texts = tuple[list[str], list[str]]
 SMALL = [Path("results/models/squad-paper"), Path("results/models/squad-fast")]

@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from thinrnn.bench.clock import warm_clock
-from thinrnn.results.publish import without_paths
-from thinrnn.run.environment import environment
-from thinrnn.run.files import write_json
+from thinrnn.lab.bench.clock import warm_clock
+from thinrnn.lab.run.environment import environment
+from thinrnn.lab.run.files import write_json
+from tools.results.publish import without_paths
 
 
 def medians(calls: Mapping[str, Callable], rounds: int) -> dict[str, float]:

@@ -27,7 +27,7 @@ from typing import Any
 from record import command_line
 
 import thinrnn
-from thinrnn.run.files import write_atomic
+from thinrnn.lab.run.files import write_atomic
 
 PROGRAM = Path(__file__).with_name("rhn_way.py")
 WAYS = {

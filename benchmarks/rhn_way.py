@@ -21,11 +21,12 @@ from steps import in_graph, milliseconds
 from torch import Tensor, nn
 
 import thinrnn
-from thinrnn import rhn, rhn_fused
-from thinrnn.recipes.language_model.model import Dropouts, LanguageModel
-from thinrnn.recipes.language_model.settings import Settings
-from thinrnn.recipes.language_model.training import make_optimizer
-from thinrnn.recipes.padded import Padded
+from thinrnn.lab.device.padded import Padded
+from thinrnn.lab.recipes.language_model.model import Dropouts, LanguageModel
+from thinrnn.lab.recipes.language_model.settings import Settings
+from thinrnn.lab.recipes.language_model.training import make_optimizer
+from thinrnn.nn import rhn
+from thinrnn.nn._rhn import fused as rhn_fused
 
 WARM = 3
 PROFILED = 5
@@ -70,7 +71,7 @@ def make_highway(name: str) -> Callable:
     kind, _, asked = name.partition(":")
     if kind != "polling":
         raise ValueError(f"no way is called {name}")
-    from thinrnn.rhn_polling_triton import Polling
+    from thinrnn.nn._rhn.persistent import Polling
 
     return functools.partial(rhn_fused.highway, kernels=Polling(**sizes(asked)))
 

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from record import write_record
 
-from thinrnn.run.metrics import read_metrics
+from thinrnn.lab.run.metrics import read_metrics
 
 RUNS = ["ptb-dense-ntasgd=5", "ptb-paper=24"]
 LAST = 4  # epochs whose median stands for those that are left out
@@ -37,7 +37,7 @@ def ends_of_epochs(run: Path) -> list[float]:
 
 def train(preset: str, epochs: int, options: argparse.Namespace, run: Path) -> dict[str, Any]:
     """Train so many epochs of a preset and return what all of them would take."""
-    command = [sys.executable, "-m", "thinrnn.cli", "train", preset, "--out", str(run)]
+    command = [sys.executable, "-m", "thinrnn.lab.cli", "train", preset, "--out", str(run)]
     command += ["--data", str(options.data)] if options.data else []
     command += ["--set", "tensorboard=false", "--set", "checkpoint_seconds=3600"]
     command += [part for change in options.set for part in ("--set", change)]

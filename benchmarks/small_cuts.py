@@ -22,10 +22,10 @@ import torch
 from record import medians, write_record
 
 from thinrnn import export_onnx, quantize_onnx
-from thinrnn.bench.runtimes import bound_stream
-from thinrnn.export import biases
-from thinrnn.export.onnx_file import OnnxFile
-from thinrnn.recipes.language_model.model import LanguageModel, example_tokens
+from thinrnn.lab.bench.runtimes import bound_stream
+from thinrnn.lab.recipes.language_model.model import LanguageModel, example_tokens
+from thinrnn.onnx import biases
+from thinrnn.onnx.onnx_file import OnnxFile
 
 SHAPES = {"10 x 30": (30, 10), "1 x 1": (1, 1)}
 Calls = dict[str, Callable]

@@ -20,16 +20,16 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from thinrnn.recipes import preset
-from thinrnn.recipes.language_model import phases, train
-from thinrnn.recipes.language_model.corpus import Text, load_text
-from thinrnn.recipes.language_model.data import streams
-from thinrnn.recipes.language_model.settings import Settings
-from thinrnn.recipes.language_model.training import Training
-from thinrnn.recipes.settings import as_json, changed
-from thinrnn.run.environment import environment
-from thinrnn.run.files import write_json
-from thinrnn.run.progress import Shown
+from thinrnn.lab.recipes import preset
+from thinrnn.lab.recipes.language_model import phases, train
+from thinrnn.lab.recipes.language_model.corpus import Text, load_text
+from thinrnn.lab.recipes.language_model.data import streams
+from thinrnn.lab.recipes.language_model.settings import Settings
+from thinrnn.lab.recipes.language_model.training import Training
+from thinrnn.lab.recipes.settings import as_json, changed
+from thinrnn.lab.run.environment import environment
+from thinrnn.lab.run.files import write_json
+from thinrnn.lab.run.progress import Shown
 
 CPU = torch.device("cpu")
 

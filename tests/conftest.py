@@ -46,7 +46,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, str, str]]:
     """Run a command; return its exit code, its output and what it said on the error stream."""
-    from thinrnn.cli import main
+    from thinrnn.lab.cli import main
 
     def run(*arguments: Any) -> tuple[Any, str, str]:
         with pytest.raises(SystemExit) as left:

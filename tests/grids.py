@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+import oracle as reference
 import torch
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -16,7 +17,6 @@ from torch.nn.utils.rnn import (
 )
 
 import thinrnn
-from thinrnn import reference
 from thinrnn.plan import Plan
 
 # Finding a plan is what takes the time; these are for tests in which the grid matters less.

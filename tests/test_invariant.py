@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 import thinrnn
-from thinrnn.attach import attached
+from thinrnn._gates.attach import attached
+from thinrnn._surgery.provenance import record_of
+from thinrnn._surgery.save import Precision
 from thinrnn.plan import Plan
-from thinrnn.record import record_of
-from thinrnn.save import Precision
 
 SEVERAL = st.lists(gate_settings(), min_size=5, max_size=5)  # gates are cheap, plans are not
 CARRYING = st.sampled_from(["optional", "given"]).flatmap(lambda state: shapes(state=state))

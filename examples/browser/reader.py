@@ -11,14 +11,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from thinrnn.cli.find_model import find_model
 from thinrnn.errors import ThinRNNError
-from thinrnn.recipes.squad.export import UNKNOWN, export_model
-from thinrnn.recipes.squad.glove import read_glove
-from thinrnn.recipes.squad.load import read_vocabulary, vector_size
-from thinrnn.recipes.squad.tokens import split
-from thinrnn.run.errors import InputError
-from thinrnn.run.files import storage, write_atomic
+from thinrnn.lab.cli.find_model import find_model
+from thinrnn.lab.recipes.squad.export import UNKNOWN, export_model
+from thinrnn.lab.recipes.squad.glove import read_glove
+from thinrnn.lab.recipes.squad.load import read_vocabulary, vector_size
+from thinrnn.lab.recipes.squad.tokens import split
+from thinrnn.lab.run.errors import InputError
+from thinrnn.lab.run.files import storage, write_atomic
 
 HERE = Path(__file__).parent
 RUNTIME = "node_modules/onnxruntime-web/dist"

@@ -8,7 +8,8 @@ from rhn_cases import case, outputs_and_gradients
 from torch import Tensor, nn
 
 import thinrnn
-from thinrnn import rhn, rhn_fused
+from thinrnn.nn import rhn
+from thinrnn.nn._rhn import fused as rhn_fused
 
 pytestmark = [
     pytest.mark.gpu,
@@ -90,7 +91,7 @@ def test_many_steps_agree_with_the_library_products(width, batch):
     [(16, (32, 16), 20), (32, (16, 32), 20), (8, (64, 64), 64), (16, (32, 32), 64)],
 )
 def test_other_sizes_agree_with_the_library_products(neurons, rows, batch):
-    from thinrnn.rhn_polling_triton import Polling
+    from thinrnn.nn._rhn.persistent import Polling
 
     leaves, mask = on_gpu(*case(35, batch, 830, 830, 10, True, torch.float32))
     assert_near_the_library_products(Polling(neurons, rows), leaves, mask)
@@ -98,7 +99,7 @@ def test_other_sizes_agree_with_the_library_products(neurons, rows, batch):
 
 @pytest.mark.parametrize("batch", [20, 64])
 def test_the_papers_networks_are_one_kernel_on_a_large_gpu(batch):
-    from thinrnn.rhn_polling_triton import Polling
+    from thinrnn.nn._rhn.persistent import Polling
 
     if torch.cuda.get_device_properties(0).multi_processor_count < 108:
         pytest.skip("needs a large GPU")

@@ -11,8 +11,8 @@ from models.case import Case
 from torch import Tensor, nn
 
 import thinrnn
-from thinrnn.sandbox import default_dtype, fixed_randomness
-from thinrnn.tree import call_arguments, map_tensors, tensors_in
+from thinrnn._model.isolation import default_dtype, fixed_randomness
+from thinrnn._model.tree import call_arguments, map_tensors, tensors_in
 
 
 def build(case: Case) -> tuple[nn.Module, Any]:

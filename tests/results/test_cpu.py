@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from thinrnn.results.cpu import Cpu
-from thinrnn.results.cpu_pages import contents, missed, section
-from thinrnn.results.page import write_pages
-from thinrnn.results.places import PAGES, PLACE, fill
-from thinrnn.results.read import Results
+from tools.results.cpu import Cpu
+from tools.results.cpu_pages import contents, missed, section
+from tools.results.page import write_pages
+from tools.results.places import PAGES, PLACE, fill
+from tools.results.read import Results
 
 MILLISECONDS = {  # dense, small: batch 10 x 30, then a stream, warm and cold
     "eager": [(600, 20), (90, 1.5), (95, 3)],

@@ -2,10 +2,10 @@
 
 from xml.etree import ElementTree
 
-from thinrnn.results.curve import COLOURS, width_curve
-from thinrnn.results.page import pages, results_page
-from thinrnn.results.read import Results
-from thinrnn.results.widths import PAPERS, ROWS, against_iss, lines
+from tools.results.curve import COLOURS, width_curve
+from tools.results.page import pages, results_page
+from tools.results.read import Results
+from tools.results.widths import PAPERS, ROWS, against_iss, lines
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -2,9 +2,9 @@
 
 import json
 
-from thinrnn.results.highway_step import FILES, missed, read, section
-from thinrnn.results.page import write_pages
-from thinrnn.results.places import PLACE
+from tools.results.highway_step import FILES, missed, read, section
+from tools.results.page import write_pages
+from tools.results.places import PLACE
 
 PAGE = "docs/how-to/recurrent-highway.md"
 

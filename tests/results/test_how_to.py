@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from thinrnn import recipes
+from thinrnn.lab import recipes
 
 PAGE = Path(__file__).parent.parent.parent / "docs/how-to/reproduce-the-paper.md"
 

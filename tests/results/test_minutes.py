@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from thinrnn.results import minutes
-from thinrnn.results.page import results_page
-from thinrnn.results.read import Results
+from tools.results import minutes
+from tools.results.page import results_page
+from tools.results.read import Results
 
 
 def found(pruned, dense, highway=None):

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from thinrnn import recipes
-from thinrnn.results import read
-from thinrnn.results.judge import judge, trend
-from thinrnn.results.page import pages, results_page, write_pages
-from thinrnn.results.read import Results
-from thinrnn.results.reading import READING
-from thinrnn.results.rows import ABLATION, BEYOND, HIGHWAY, HIGHWAY_CURVE, LSTM
+from thinrnn.lab import recipes
+from tools.results import read
+from tools.results.judge import judge, trend
+from tools.results.page import pages, results_page, write_pages
+from tools.results.read import Results
+from tools.results.reading import READING
+from tools.results.rows import ABLATION, BEYOND, HIGHWAY, HIGHWAY_CURVE, LSTM
 
 ROOT = Path(__file__).parent.parent.parent
 ALL = (*LSTM, *ABLATION, *HIGHWAY, *HIGHWAY_CURVE, *BEYOND)

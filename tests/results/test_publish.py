@@ -7,10 +7,10 @@ import shutil
 
 import pytest
 
-from thinrnn.cli import main
-from thinrnn.recipes import corpora
-from thinrnn.recipes.language_model import texts as texts_module
-from thinrnn.results.publish import one_line_lists, without_paths
+from thinrnn.lab.cli import main
+from thinrnn.lab.data import corpora
+from thinrnn.lab.recipes.language_model import texts as texts_module
+from tools.results.publish import one_line_lists, without_paths
 
 OPTIONS = {
     "embedding": 10,

@@ -2,10 +2,10 @@
 
 import pytest
 
-from thinrnn.results import read
-from thinrnn.results.page import readme_tables, results_page
-from thinrnn.results.read import Results
-from thinrnn.results.reading import READING, judged
+from tools.results import read
+from tools.results.page import readme_tables, results_page
+from tools.results.read import Results
+from tools.results.reading import READING, judged
 
 
 def result(seed=0, **models):

@@ -1,0 +1,253 @@
+"""find_groups: from a model and one example call to a Plan.
+
+    layers ──▶ probe ──▶ coupling ──▶ neurons (what must go together) ──▶ groups ──▶ trial ──▶ Plan
+
+Structure says what a neuron owns inside a layer; probes say what feeds what between layers; tied
+parameters join their owners; a trial cut, compared with the gated model, has the last word.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from thinrnn._discovery.both_ways import read_one_way
+from thinrnn._discovery.coupling import Coupling, find_coupling
+from thinrnn._discovery.groups import ARGUMENT, collect
+from thinrnn._discovery.hints import Hints
+from thinrnn._discovery.inputs import find_inputs, moved_by_arguments
+from thinrnn._discovery.neurons import Element, Neurons
+from thinrnn._discovery.probe import Probe, Source
+from thinrnn._discovery.raw_tensors import RawTensor
+from thinrnn._discovery.recording import Port, Seen
+from thinrnn._discovery.refusals import Leaks
+from thinrnn._discovery.trial import prove
+from thinrnn._layers.base import Layer
+from thinrnn._layers.feedforward import RECURRENT, layer_of, refusal_of
+from thinrnn._model.isolation import fixed_randomness, fresh_copy, ours_on_cpu
+from thinrnn._model.tree import Arguments, call_arguments
+from thinrnn.errors import ExampleError, NoRecurrentLayerError, PlanError
+from thinrnn.nn.rhn import RHN
+from thinrnn.plan import Group, Plan, Refusal, named_tensors
+
+WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+
+
+def find_groups(model: nn.Module, example: Any) -> Plan:
+    """Return the Plan of a model: its groups of removable neurons, and what is refused and why.
+
+    `example` is what the model is called with once: a tensor, a tuple of positional arguments, or
+    a dict of keyword arguments. The model is left as it was, mode, buffers and random state
+    included.
+
+    >>> lstm = nn.LSTM(3, 8, num_layers=2)
+    >>> [group.name for group in find_groups(lstm, torch.zeros(5, 2, 3))]
+    ['input', 'l0']
+    """
+    if any("_thinrnn" in module.__dict__ for module in model.modules()):
+        raise PlanError("the model has gates already; find_groups wants it before attach_.")
+    if "_orig_mod" in model._modules:
+        raise PlanError(
+            "the model is compiled: give the model itself, and compile it after attach_."
+        )
+    if isinstance(model, WRAPPERS):
+        raise PlanError(
+            f"the model is wrapped in {type(model).__name__}: give the model itself, model.module, "
+            "and wrap it after attach_."
+        )
+    arguments = call_arguments(example)
+    with fixed_randomness(), torch.no_grad(), ours_on_cpu():
+        clone, _, probe = fresh_copy(model, arguments, _probe)
+        finder = _Finder(probe)
+        plan = finder.plan()
+        proven = prove(plan, clone, probe.examples, can_train=probe.can_train)
+        hints = Hints(probe, finder.couplings[0], finder.by_argument, finder.leaks.is_users)
+        new = [hints.explained(refusal) for refusal in proven.refused[len(plan.refused) :]]
+        return replace(proven, refused=(*plan.refused, *new))
+
+
+def _probe(model: nn.Module, arguments: Arguments) -> Probe:
+    """Return a probe of a model whose parameters have no zeros, which would hide who reads what."""
+    generator = torch.Generator().manual_seed(0)
+    for parameter in model.parameters():
+        if parameter.is_floating_point() and bool((parameter == 0).any()):
+            noise = 0.1 * torch.randn(parameter.shape, generator=generator).to(parameter)
+            parameter.data = torch.where(parameter == 0, noise, parameter)
+    return Probe(model, arguments)
+
+
+class _Finder:
+    """Joins what belongs together into neurons, and neurons into groups."""
+
+    def __init__(self, probe: Probe) -> None:
+        self.probe = probe
+        self.neurons = Neurons()
+        self.outside: dict[str, None] = {}
+        self.by_argument = moved_by_arguments(probe)
+        self.leaks = Leaks(probe, self._given_states())
+        self.couplings = [find_coupling(probe, probe.ports, self.leaks.is_users, self.leaks.shown)]
+        self.layers = dict(probe.layers)
+        new = probe.called_in_training - set(probe.layers)
+        if new:
+            self._look_at_training(new)
+
+    def _given_states(self) -> set[str]:
+        """Return the layers whose state comes from an argument of the model."""
+        moved = [item for ports in self.by_argument.values() for item in ports.items()]
+        return {port[0] for port, features in moved if port[1] == "state" and features.any()}
+
+    def _look_at_training(self, new: set[str]) -> None:
+        """Look at layers that only training calls: a head for an auxiliary loss, say."""
+        try:
+            probe = Probe(self.probe.model, self.probe.arguments, training=True)
+        except ExampleError:  # what training computes cannot be repeated; the trial is left
+            return
+        ports = [port for port in probe.ports if port[0] in new]
+
+        def shown(source: Source, seen: Seen) -> set[int]:
+            return seen.returned if source[0] in new else set()
+
+        self.couplings.append(find_coupling(probe, ports, self.leaks.is_users, shown))
+        self.layers |= {n: layer for n, layer in probe.layers.items() if n not in self.layers}
+
+    def plan(self) -> Plan:
+        """Return the plan that the probes suggest; the trial comes after."""
+        self._need_recurrence()
+        for name, layer in self.layers.items():
+            for space in layer.spaces.values():
+                for j in range(space.size):
+                    self.neurons.add((name, space.name, j))
+        self._join_tied()
+        undeclared: dict[Source, list[str]] = defaultdict(list)
+        for coupling in self.couplings:
+            for port in coupling.fed:
+                self._join_readers(port, coupling)
+            for source in coupling.whole:
+                reason = self.leaks.reason(source, coupling, self._label(source))
+                if reason:
+                    self.neurons.keep(self._elements(source), reason)
+                    undeclared[source] += coupling.raws.get(source, [])
+        self._join_inputs()
+        groups, refused = collect(self.neurons, self.layers, undeclared)
+        groups, twice = read_one_way(groups, named_tensors(self.probe.model))
+        return Plan(tuple(groups), (*refused, *twice, *self._unreached()), tuple(self.outside))
+
+    def _label(self, source: Source) -> str:
+        return self.layers[source[0]].label(source[1])
+
+    def _elements(self, source: Source) -> list[Element]:
+        return [(*source, j) for j in range(self.layers[source[0]].spaces[source[1]].size)]
+
+    def _need_recurrence(self) -> None:
+        cells = any(isinstance(layer, RECURRENT) for layer in self.layers.values())
+        loops = any(p[0] == s[0] for c in self.couplings for p, r in c.reads.items() for s in r)
+        if not cells and not loops:
+            seen = sorted({type(m).__name__ for m in self.probe.model.modules()})
+            raise NoRecurrentLayerError(
+                "the example reaches no recurrent layer that thinrnn knows (nn.LSTM, nn.GRU, "
+                "nn.RNN, their cells, thinrnn.RHN, or a loop over layers); the model has: "
+                f"{', '.join(seen)}."
+            )
+
+    def _join_tied(self) -> None:
+        """Join neurons that own the same position of one parameter."""
+        owners: dict[tuple[int, int], list[tuple[Source, int]]] = defaultdict(list)
+        users: dict[int, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+        tensors = {name: id(tensor) for name, tensor in named_tensors(self.probe.model).items()}
+        for name, layer in self.layers.items():
+            for space in layer.spaces.values():
+                for slot in space.slots:
+                    key = tensors[layer.full_name(slot.parameter)]
+                    users[key][name].add(slot.dim)
+                    owners[key, slot.dim] += [((name, space.name), start) for start in slot.starts]
+        for (key, dim), places in owners.items():
+            taken: dict[int, Element] = {}
+            lacking = [name for name, dims in users[key].items() if dim not in dims]
+            for source, start in places:
+                if lacking:
+                    reason = f"its parameter is shared with {lacking[0]}, which needs all"
+                    self.neurons.keep(self._elements(source), reason)
+                for element in self._elements(source):
+                    self.neurons.join(taken.setdefault(start + element[2], element), element)
+
+    def _join_readers(self, port: Port, coupling: Coupling) -> None:
+        """Join each feature with the neurons that it reads."""
+        name, _, space = port
+        mixed = coupling.mixed[port]
+        clear = {s: rows for s, rows in coupling.reads[port].items() if s not in mixed}
+        lists = {s: [row.nonzero().flatten().tolist() for row in c] for s, c in clear.items()}
+        wide = _spread(lists)
+        for (source, channel), other in wide.items():
+            label, at_once = self._label(source), f"many neurons of '{self._label(other)}' at once"
+            self.neurons.keep([(*source, channel)], f"'{label}' acts on {at_once}")
+        for f in range(self.layers[name].spaces[space].size):
+            feature = (name, space, f)
+            read = [(s, c) for s, rows in lists.items() for c in rows[f]]
+            clean = [(s, c) for s, c in read if (s, c) not in wide]
+            if any(not self._is_raw(source) for source, _ in clean):
+                for source, channel in clean:
+                    self.neurons.join(feature, (*source, channel))
+            elif any(not self._is_raw(source) for source, _ in read):
+                self.neurons.keep([feature], f"'{name}' reads it together with others")
+            elif any(bool(coupling.moving[source, port][f]) for source in mixed):
+                self.neurons.keep([feature], f"mixed with others before '{name}' reads it")
+
+    def _is_raw(self, source: Source) -> bool:
+        return isinstance(self.layers[source[0]], RawTensor)
+
+    def _join_inputs(self) -> None:
+        """Join features that read the same entry of an argument, and note who fills the others."""
+        fed = {port: torch.stack(calls) for c in self.couplings for port, calls in c.fed.items()}
+        free = {port: ~calls.any(0) for port, calls in fed.items()}
+        picked = {port: torch.zeros_like(features) for port, features in free.items()}
+        for found in find_inputs(self.probe, self.by_argument, free):
+            for port, reads in found.readers.items():
+                picked[port] |= reads.any(1)
+                for f, entry in reads.nonzero().tolist():
+                    self.neurons.join((ARGUMENT, found.name, entry), (port[0], port[2], f))
+        for port, calls in fed.items():
+            name, what, space = port
+            idle = ~calls
+            if space == "input":  # what is never fed and comes from no argument is made by the code
+                idle &= calls.any(0) | ~picked[port]
+            if idle.any():
+                self.outside[self.layers[name].full_name(what)] = None
+        for name in sorted(self.probe.kept_states):  # kept at full width from before a cut
+            self.outside[self.layers[name].full_name("state")] = None
+
+    def _unreached(self) -> Iterator[Refusal]:
+        """Yield layers that the example does not reach, and RNNs that cannot be cut."""
+        for name, module in self.probe.model.named_modules():
+            layer = layer_of(name, module)
+            if isinstance(module, (nn.RNNBase, nn.RNNCellBase, RHN)) and refusal_of(module):
+                yield Refusal(Group(name, 0, ()), refusal_of(module))
+            elif layer is not None and name not in self.layers and not self._is_used(layer):
+                yield Refusal(Group(name, 0, ()), "the example never calls it")
+
+    def _is_used(self, layer: Layer) -> bool:
+        own = (layer.full_name(parameter) for parameter in layer.module._parameters)
+        return any(parameter in self.probe.used for parameter in own)
+
+
+def _spread(lists: dict[Source, list[list[int]]]) -> dict[tuple[Source, int], Source]:
+    """Return neurons that several features read together with different neurons of another source.
+
+    An attention weight is one: it scales every neuron of the sequence, so it ties none of them.
+    """
+    seen: dict[tuple[Source, int, Source], int] = {}
+    wide: dict[tuple[Source, int], Source] = {}
+    if len(lists) < 2:
+        return wide
+    for row in zip(*lists.values(), strict=True):
+        reading = [(s, channels) for s, channels in zip(lists, row, strict=True) if channels]
+        for source, channels in reading:
+            for other, others in reading:
+                if other == source:
+                    continue
+                for channel in channels:
+                    if seen.setdefault((source, channel, other), others[0]) != others[0]:
+                        wide[source, channel] = other
+    return wide

@@ -1,0 +1,269 @@
+"""Watching who feeds whom: the model runs with its known layers cut out.
+
+        x ──▶ [embedding] ··· dropout ···▶ [lstm] ··· tanh, cat, attention ···▶ [decoder] ──▶ y
+                  └ replayed                  └ replayed, some channels changed
+
+During a probe each known layer returns what it returned before, so it costs nothing and hides what
+came in; only the glue between layers runs. Changing some channels of one layer's result then moves
+just the features that read them, and whatever else depends on them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from thinrnn._discovery.points import (
+    NOBODY,
+    Point,
+    Quiet,
+    changed,
+    turns,
+    with_changed,
+    without_zeros,
+)
+from thinrnn._discovery.raw_tensors import FunctionalLinear, RawTensor, Watch
+from thinrnn._discovery.recording import Astray, Comparison, Recording, Seen, Witness
+from thinrnn._layers.base import Layer
+from thinrnn._layers.feedforward import layer_of
+from thinrnn._model.isolation import run, where_in_user_code
+from thinrnn._model.patching import intercepted
+from thinrnn._model.tree import Arguments, map_tensors
+from thinrnn.errors import ExampleError
+from thinrnn.plan import named_tensors
+
+Source = tuple[str, str]  # (layer, space)
+Masks = Mapping[Source, Tensor]  # which channels of which sources to change
+
+
+class Probe:
+    """A model whose layers are replayed; `look` runs it with some channels changed."""
+
+    def __init__(self, model: nn.Module, arguments: Arguments, *, training: bool = False) -> None:
+        self.model, self.arguments, self.training = model, arguments, training
+        self.forwards = 0
+        self.tensors = named_tensors(model)
+        self.held = {id(tensor): name for name, tensor in reversed(self.tensors.items())}
+        named = (layer_of(name, module) for name, module in model.named_modules())
+        self.modules = {layer.module: layer for layer in named if layer is not None}
+        self.layers: dict[str, Layer] = {}
+        recorded = self._recorded()
+        self.points: list[Point] = []
+        self._add_point(Point(arguments, self.layers, recorded, 0))
+        others = without_zeros(arguments)
+        for turn in range(1, max(turns(self._fewest_rows()), 1 if others is arguments else 2)):
+            choice = [others, arguments]
+            any(self._add_point(Point(given, self.layers, recorded, turn)) for given in choice)
+        self.ports = list(self.base.intakes)
+        self._need_repeatable()
+        if not training:
+            self._look_around()
+
+    @property
+    def examples(self) -> list[Arguments]:
+        """The arguments that were looked at."""
+        return list({id(point.arguments): point.arguments for point in self.points}.values())
+
+    @property
+    def base(self) -> Recording:
+        """The run that others are compared with."""
+        return self._base(self.points[0], NOBODY)
+
+    def add_raw(self, name: str) -> RawTensor:
+        """Make a raw tensor a source whose values can be changed."""
+        layer = RawTensor(name, self.tensors[name])
+        self.layers[name] = layer
+        return layer
+
+    def look(
+        self,
+        masks: Masks | None = None,
+        *,
+        argument: tuple[int, Tensor] | None = None,
+        quiet: Quiet = NOBODY,
+    ) -> Seen:
+        """Return what moves when the masked channels, or entries of an argument, are changed."""
+        seen = Seen.nothing(self.base)
+        for point in self.points:
+            try:
+                witness = Comparison(self._base(point, quiet), seen)
+                self._run(point, witness, masks or {}, argument, quiet)
+            except Astray as error:
+                seen.went_astray(str(error))
+            except Exception as error:
+                where = f"{error} [{where_in_user_code(error)}]"
+                seen.went_astray(f"the model's code fails when its values change: {where}")
+        return seen
+
+    def returned(self, masks: Masks) -> list[Tensor]:
+        """Return what the model returns when the masked channels are changed."""
+        recording = Recording()
+        self._run(self.points[0], recording, masks, None, NOBODY)
+        return recording.returned
+
+    def _follow(self, **options: Any) -> list[tuple[Layer, bool]] | None:
+        """Return the layers that a run calls, and whether with a state; None where it fails."""
+        called: list[tuple[Layer, bool]] = []
+
+        def call(layer: Layer, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+            has_state = any(intake.argument == "state" for intake in layer.intakes(args, kwargs))
+            called.append((layer, has_state))
+            past = self.points[0].results.get(layer.name)
+            return forward(*args, **kwargs) if past is None else map_tensors(past[-1], torch.clone)
+
+        self.forwards += 1
+        try:
+            with intercepted(self.modules, self._bases(), call):
+                run(self.model, self.arguments, **options)
+        except Exception:
+            return None
+        return called
+
+    def _look_around(self) -> None:
+        """See what training calls, and which states are kept from one call to the next."""
+        training = self._follow(training=True)
+        self.can_train = training is not None
+        self.called_in_training = {layer.name for layer, _ in training or ()}
+        twice = self._follow(calls=2) or []
+        first, second = twice[: len(twice) // 2], twice[len(twice) // 2 :]
+        pairs = zip(first, second, strict=False)
+        self.kept_states = {a[0].name for a, b in pairs if a[1] != b[1]}
+
+    def _recorded(self) -> dict[str, list[Any]]:
+        """Run once for real and return what each layer returned, call by call."""
+        results: dict[str, list[Any]] = {}
+
+        def note(layer: Layer, result: Any) -> Any:
+            self.layers.setdefault(layer.name, layer)
+            results.setdefault(layer.name, []).append(map_tensors(result, torch.clone))
+            return result
+
+        def call(layer: Layer, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+            watch.inside += 1
+            try:
+                return note(layer, forward(*args, **kwargs))
+            finally:
+                watch.inside -= 1
+
+        def linear(layer: FunctionalLinear, args: Any, kwargs: Any) -> Any:
+            return note(layer, F.linear(*args, **kwargs))
+
+        watch = Watch(self.held, linear, lambda names, others: None)
+        self._call(watch, call, self.arguments)
+        self.used = watch.used  # raw tensors in use
+        order = {layer.name: i for i, layer in enumerate(self.modules.values())}
+        self.layers = dict(sorted(self.layers.items(), key=lambda item: order.get(item[0], 1e9)))
+        return results
+
+    def _add_point(self, point: Point) -> bool:
+        """Add values to look at, if the model's code takes the same path with them."""
+        try:
+            path = self._base(point, NOBODY).path()
+        except Exception:
+            if not self.points:
+                raise
+            return False
+        same = not self.points or path == self.base.path()
+        if same:
+            self.points.append(point)
+        return same
+
+    def _fewest_rows(self) -> int:
+        """Return how many values the feature has that has the fewest."""
+        rows = (
+            sum(v.numel() // max(v.shape[-1], 1) for v in calls)
+            for calls in self.base.intakes.values()
+        )
+        return min(rows, default=0)
+
+    def _base(self, point: Point, quiet: Quiet) -> Recording:
+        if quiet not in point.bases:
+            base = Recording()
+            self._run(point, base, {}, None, quiet)
+            point.bases = {NOBODY: point.bases.get(NOBODY, base), quiet: base}
+        return point.bases[quiet]
+
+    def _run(
+        self,
+        point: Point,
+        witness: Witness,
+        masks: Masks,
+        argument: tuple[int, Tensor] | None,
+        quiet: Quiet,
+    ) -> None:
+        """Run the glue between the layers and tell the witness."""
+        calls = dict.fromkeys(point.results, 0)
+        edits: dict[str, dict[str, Tensor]] = {}
+        for (name, space), mask in masks.items():
+            edits.setdefault(name, {})[space] = mask
+
+        def replay(layer: Layer, args: Any, kwargs: Any) -> Any:
+            past = point.results.get(layer.name)
+            if past is None or calls[layer.name] > 4 * len(past) + 64:  # it may never end
+                raise Astray("the model's code takes another path when its values change")
+            for intake in layer.intakes(args, kwargs):
+                witness.intake((layer.name, intake.argument, intake.space), intake.values)
+            for index in layer.choices(args, kwargs):
+                witness.choose(layer.name, index)
+            result = past[min(calls[layer.name], len(past) - 1)]
+            calls[layer.name] += 1
+            if own := edits.get(layer.name):
+                result = layer.edit(
+                    result, lambda s, v: changed(v, own[s], point.turn) if s in own else v
+                )
+            return map_tensors(result, torch.clone)  # in-place code must not reach the recording
+
+        def call(layer: Layer, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+            with torch._C.DisableTorchFunction():  # what is ours needs no watching
+                return replay(layer, args, kwargs)
+
+        given = point.arguments
+        if argument is not None:
+            given = with_changed(given, argument, point.turn)
+        with self._raws(edits, quiet, point.turn):
+            watch = Watch(self.held, replay, witness.touch)
+            witness.finish(self._call(watch, call, given))
+
+    def _call(self, watch: Watch, call: Callable[..., Any], arguments: Arguments) -> Any:
+        self.forwards += 1
+        with intercepted(self.modules, self._bases(), call), watch:
+            return run(self.model, arguments, training=self.training)
+
+    def _bases(self) -> set[type[nn.Module]]:
+        return {layer.base for layer in self.modules.values()}
+
+    @contextmanager
+    def _raws(
+        self, edits: Mapping[str, Mapping[str, Tensor]], quiet: Quiet, turn: int
+    ) -> Iterator[None]:
+        """Change raw tensors for the length of a run."""
+        before = {}
+        try:
+            for name in quiet:
+                tensor = before[name] = self.tensors[name].data
+                self.tensors[name].data = torch.zeros_like(tensor)
+            for name, own in edits.items():
+                layer = self.layers[name]
+                if isinstance(layer, RawTensor):
+                    before.setdefault(name, layer.tensor.data)
+                    for space, mask in own.items():
+                        dim = layer.spaces[space].slots[0].dim
+                        values = changed(layer.tensor.data.movedim(dim, -1), mask, turn)
+                        layer.tensor.data = values.movedim(-1, dim)
+            yield
+        finally:
+            for name, data in before.items():
+                self.tensors[name].data = data
+
+    def _need_repeatable(self) -> None:
+        seen = self.look()
+        restless = [port for port in self.ports if seen.features(port).any()]
+        if restless or seen.returned:
+            where = f"what '{restless[0][0]}' reads" if restless else "what it returns"
+            raise ExampleError(
+                f"the model computes other values each time it is called in eval, in {where}. "
+                "Draw random numbers with torch, numpy.random or random, or not at all in eval."
+            )

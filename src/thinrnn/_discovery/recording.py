@@ -1,0 +1,161 @@
+"""What happens between the layers in one run: recorded, or compared with a recording."""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from thinrnn._model.tree import numbers_in
+
+Port = tuple[str, str, str]  # (layer, argument, space)
+
+
+class Witness(Protocol):
+    """Is told what happens in a run."""
+
+    def intake(self, port: Port, values: Tensor) -> None:
+        """A layer takes in values, features last."""
+
+    def choose(self, layer: str, index: Tensor) -> None:
+        """A layer looks up rows."""
+
+    def touch(self, names: frozenset[str], others: list[Tensor]) -> None:
+        """Raw tensors meet other values."""
+
+    def finish(self, result: Any) -> None:
+        """The model returns."""
+
+
+class Recording:
+    """A run to compare others with."""
+
+    def __init__(self) -> None:
+        self.intakes: dict[Port, list[Tensor]] = {}
+        self.choices: list[Tensor] = []
+        self.touches: list[float] = []
+        self.returned: list[Tensor] = []
+
+    def intake(self, port: Port, values: Tensor) -> None:
+        self.intakes.setdefault(port, []).append(values.detach().clone())
+
+    def choose(self, layer: str, index: Tensor) -> None:
+        self.choices.append(index.clone())
+
+    def touch(self, names: frozenset[str], others: list[Tensor]) -> None:
+        self.touches.append(_fingerprint(others))
+
+    def finish(self, result: Any) -> None:
+        self.returned = [t.detach().clone() for t in numbers_in(result)]
+
+    def path(self) -> list[tuple[Port, list[torch.Size]]]:
+        """Return the way that the code took: the calls of the layers and the shapes in them."""
+        return [(port, [v.shape for v in calls]) for port, calls in self.intakes.items()]
+
+
+@dataclass
+class Seen:
+    """What a run showed, in comparison with a recording."""
+
+    moved: dict[Port, list[Tensor]]  # per call, which features
+    returned: set[int] = field(default_factory=set)  # which of the returned tensors
+    touched: dict[str, None] = field(default_factory=dict)  # raw tensors that met other values
+    chosen: dict[str, None] = field(default_factory=dict)  # layers that looked up other rows
+    astray: str = ""  # why the code did not take the same path
+
+    @classmethod
+    def nothing(cls, base: Recording) -> "Seen":
+        """Return what a run shows in which nothing moves."""
+        still = {
+            port: [torch.zeros(v.shape[-1], dtype=torch.bool) for v in calls]
+            for port, calls in base.intakes.items()
+        }
+        return cls(still)
+
+    def features(self, port: Port) -> Tensor:
+        """Return which features of a port moved, in any call."""
+        return torch.stack(self.moved[port]).any(0)
+
+    def went_astray(self, why: str) -> None:
+        """Take note of a run that cannot be compared: anything may have moved."""
+        self.astray = self.astray or why
+        for calls in self.moved.values():
+            for features in calls:
+                features.fill_(True)
+
+
+class Comparison:
+    """Compares a run with a recording while it goes on, so that no values are kept."""
+
+    def __init__(self, base: Recording, seen: Seen) -> None:
+        self.base, self.seen = base, seen
+        self.calls = dict.fromkeys(base.intakes, 0)
+        self.choices = self.touches = 0
+
+    def intake(self, port: Port, values: Tensor) -> None:
+        before = self.base.intakes.get(port, [])
+        number = self.calls.get(port, 0)
+        if number >= len(before) or before[number].shape != values.shape:
+            raise Astray("the model's code takes another path when its values change")
+        self.seen.moved[port][number] |= _moved_features(before[number], values)
+        self.calls[port] = number + 1
+
+    def choose(self, layer: str, index: Tensor) -> None:
+        if self.choices >= len(self.base.choices):
+            raise Astray("the model's code takes another path when its values change")
+        if differs(self.base.choices[self.choices], index):
+            self.seen.chosen[layer] = None
+        self.choices += 1
+
+    def touch(self, names: frozenset[str], others: list[Tensor]) -> None:
+        before = self.base.touches[self.touches] if self.touches < len(self.base.touches) else 0.0
+        now = _fingerprint(others)
+        if abs(now - before) > 1e-9 * (abs(now) + abs(before)):
+            self.seen.touched.update(dict.fromkeys(sorted(names)))
+        self.touches += 1
+
+    def finish(self, result: Any) -> None:
+        if any(self.calls[port] < len(calls) for port, calls in self.base.intakes.items()):
+            raise Astray("the model's code takes another path when its values change")
+        now = [t.detach() for t in numbers_in(result)]
+        if len(now) != len(self.base.returned):
+            raise Astray("the model returns another number of tensors when its values change")
+        pairs = zip(now, self.base.returned, strict=True)
+        self.seen.returned |= {i for i, (a, b) in enumerate(pairs) if differs(a, b)}
+
+
+class Astray(Exception):
+    """A run that took another path than the recording, so that the two cannot be compared."""
+
+
+def differs(a: Tensor, b: Tensor) -> bool:
+    """Return whether two results differ by more than rounding."""
+    if a.shape != b.shape:
+        return True
+    if not a.is_floating_point():
+        return not torch.equal(a, b)
+    return bool(_moved_features(a.reshape(-1, 1), b.reshape(-1, 1)).any())
+
+
+def _moved_features(a: Tensor, b: Tensor) -> Tensor:
+    """Return which features, last, differ by more than rounding anywhere."""
+    a, b = a.detach().reshape(-1, a.shape[-1]), b.detach().reshape(-1, b.shape[-1])
+    moved = (a != b).any(0)
+    if a.is_floating_point() and moved.any():
+        a, b = a[:, moved], b[:, moved]
+        tiny = 1e-11 if a.dtype == torch.float64 else 1e-5
+        # rounding is relative to the feature, not to one element of it, which may be near zero
+        size = torch.maximum(a.abs(), b.abs()).nan_to_num(0, 0, 0).amax(0)
+        far = ((a - b).abs() > tiny * size) | (a.isnan() != b.isnan()) | (a.isinf() != b.isinf())
+        moved[moved.clone()] = far.any(0)
+    return moved.cpu()
+
+
+def _fingerprint(tensors: list[Tensor]) -> float:
+    """Return a number that changes with the values; huge ones do not drown the others."""
+    total = 0.0
+    for tensor in tensors:
+        values = tensor.detach().double().nan_to_num()
+        small = values / (1 + values.abs())
+        total += float(small.sum() + 0.37 * small.abs().sum())
+    return total

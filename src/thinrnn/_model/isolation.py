@@ -1,0 +1,191 @@
+"""Running somebody's model without leaving a trace: fixed randomness, restored state, float64."""
+
+import random
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from thinrnn._model.copying import copy_module, kept_attributes, to_float64_
+from thinrnn._model.tree import Arguments, map_tensors, tensors_in
+from thinrnn.errors import ExampleError, ThinRNNError
+
+Result = TypeVar("Result")
+LOW = (torch.float32, torch.float16, torch.bfloat16)
+CASTS = (Tensor.float, Tensor.half, Tensor.bfloat16)
+TYPES = tuple(getattr(torch, name) for name in ("FloatTensor", "HalfTensor", "BFloat16Tensor"))
+DROPOUTS = {
+    getattr(home, name)
+    for home in (F, torch)
+    for name in dir(home)
+    if "dropout" in name and not name.startswith(("_", "native"))
+}
+
+
+_users_device: ContextVar[torch.device | None] = ContextVar("users_device", default=None)
+
+
+@contextmanager
+def ours_on_cpu() -> Iterator[None]:
+    """Make tensors of our own on the CPU, whatever `torch.set_default_device` says."""
+    device = torch.get_default_device()
+    if device.type == "cpu":
+        yield
+        return
+    token = _users_device.set(device)
+    try:
+        with torch.device("cpu"):
+            yield
+    finally:
+        _users_device.reset(token)
+
+
+def run(model: nn.Module, arguments: Arguments, *, training: bool = False, calls: int = 1) -> Any:
+    """Return the model's last result on the arguments, repeatably and without a trace.
+
+    Dropout is off even where the model asks for it in eval, and in a float64 model casts to less
+    give float64 as well: what is asked here is who reads whom, and whether two models agree.
+    """
+    double = precision_of(model) == torch.float64
+    dtype = torch.float64 if double else torch.get_default_dtype()
+    with ExitStack() as stack:
+        for context in (torch.no_grad(), fixed_randomness(), kept_attributes(model)):
+            stack.enter_context(context)
+        stack.enter_context(default_dtype(dtype))
+        if (device := _users_device.get()) is not None:
+            stack.enter_context(device)
+        if "torch._dynamo" in sys.modules:  # compiled parts run as they were written
+            stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(_Plain(double))
+        if training:
+            model.train()
+        for _ in range(calls):
+            args, kwargs = map_tensors(arguments, torch.clone)  # the code may write into them
+            result = model(*args, **kwargs)
+        return result
+
+
+class _Plain(TorchFunctionMode):
+    """Takes out dropout and, in float64, casts to a lower precision."""
+
+    def __init__(self, double: bool) -> None:
+        self.double = double
+        super().__init__()
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in DROPOUTS:
+            return args[0] if args else kwargs["input"]
+        if self.double:
+            if func in CASTS:
+                return args[0].double()
+            if any(isinstance(value, (torch.dtype, type)) for value in args):
+                args = tuple(_in_float64(value) for value in args)
+            if "dtype" in kwargs:
+                kwargs = {**kwargs, "dtype": _in_float64(kwargs["dtype"])}
+        return func(*args, **kwargs)
+
+
+def _in_float64(value: Any) -> Any:
+    if isinstance(value, torch.dtype):
+        return torch.float64 if value in LOW else value
+    return torch.DoubleTensor if isinstance(value, type) and value in TYPES else value
+
+
+@contextmanager
+def fixed_randomness(seed: int = 0) -> Iterator[None]:
+    """Give every random generator a fixed seed, and its own state back at the end."""
+    python, legacy = random.getstate(), np.random.get_state()
+    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices=devices):
+        random.seed(seed)
+        np.random.seed(seed)
+        _seed_torch(seed)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(legacy)
+
+
+def _seed_torch(seed: int) -> None:
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:  # the same for the CPU alone, without a stack trace for each call
+        torch.default_generator.manual_seed(seed)
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    """Make `torch.zeros(...)` in a model's code give `dtype`."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def where_in_user_code(error: BaseException) -> str:
+    """Return 'file:line: code' of the last line that is neither torch's nor ours."""
+    own = __name__.split(".")[0]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if "/torch/" not in frame.filename and f"/{own}/" not in frame.filename
+    ]
+    if not frames:
+        return "the model"
+    last = frames[-1]
+    return f"{last.filename}:{last.lineno}: {last.line}"
+
+
+def fresh_copy(
+    model: nn.Module, arguments: Arguments, use: Callable[[nn.Module, Arguments], Result]
+) -> tuple[nn.Module, Arguments, Result]:
+    """Return an eval-mode copy, the arguments, and what `use` makes of them.
+
+    Copy and arguments are in float64, or as they are where the model's code does not allow it.
+    """
+    if any(nn.parameter.is_lazy(parameter) for parameter in model.parameters()):
+        raise ExampleError(
+            "the model has lazy layers whose sizes are not known yet: call it once first."
+        )
+    last: Exception | None = None
+    for in_float64 in (True, False):
+        try:
+            clone, given = copy_module(model).eval(), arguments
+            if in_float64:
+                clone, given = to_float64_(clone), to_float64(arguments)
+            return clone, given, use(clone, given)
+        except ThinRNNError:
+            raise
+        except Exception as error:
+            last = error
+    assert last is not None
+    shapes = ", ".join(str(tuple(t.shape)) for t in tensors_in(arguments)) or "no tensors"
+    raise ExampleError(
+        f"the model does not run on the example ({shapes}): {type(last).__name__}: {last} "
+        f"[{where_in_user_code(last)}]. Give a tensor, a tuple of positional arguments or a dict "
+        "of keyword arguments; a model that takes one dict or one tuple is given (that,)."
+    ) from last
+
+
+def to_float64(tree: Any) -> Any:
+    """Return a structure with its floating-point tensors in float64."""
+    return map_tensors(tree, lambda t: t.detach().double() if t.is_floating_point() else t)
+
+
+def precision_of(model: nn.Module) -> torch.dtype:
+    """Return the floating-point type that the model's parameters have."""
+    return next((p.dtype for p in model.parameters() if p.is_floating_point()), torch.float32)

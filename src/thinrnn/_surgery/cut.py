@@ -1,0 +1,144 @@
+"""Removing neurons: which positions of which tensors stay, and what the modules become.
+
+Everything that makes a model smaller (`compact`, `shrink_`, `load_`) goes through the functions
+here, from a plan and the neurons to keep, and nothing else.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from thinrnn._layers.feedforward import RNNLayer, layer_of
+from thinrnn.errors import PlanError
+from thinrnn.nn.rnn_cell import ProjectedLSTM
+from thinrnn.nn.rnn_stack import RNNStack
+from thinrnn.plan import Group, Plan, Slice, named_tensors
+
+Keep = dict[str, Tensor]  # group -> neurons to keep, ascending
+Positions = dict[str, dict[int, Tensor]]  # parameter -> dimension -> positions to keep
+
+
+def kept_positions(model: nn.Module, plan: Plan, keep: Keep) -> Positions:
+    """Return the positions that stay, for each tensor that loses some, under all its names."""
+    tensors = named_tensors(model)
+    stays: dict[tuple[int, int], Tensor] = {}
+    for group in plan.groups:
+        gone = torch.ones(group.size, dtype=torch.bool)
+        gone[keep[group.name]] = False
+        for s in group.slices:
+            tensor = tensors[s.parameter]
+            everything = torch.ones(tensor.shape[s.dim], dtype=torch.bool)
+            mask = stays.setdefault((id(tensor), s.dim), everything)
+            positions, neurons = s.index()
+            mask[positions[gone[neurons]]] = False
+    found: Positions = defaultdict(dict)
+    for name, tensor in tensors.items():
+        for dim in range(tensor.dim()):
+            mask = stays.get((id(tensor), dim), torch.ones(()).bool())
+            if not mask.all():
+                found[name][dim] = mask.nonzero().flatten()
+    return dict(found)
+
+
+def select(tensor: Tensor, positions: dict[int, Tensor]) -> Tensor:
+    """Return the tensor with the given positions only, largest reduction first."""
+    order = sorted(positions.items(), key=lambda item: len(item[1]) / tensor.shape[item[0]])
+    for dim, index in order:
+        tensor = tensor.index_select(dim, index.to(tensor.device))
+    return tensor
+
+
+def follow_tensors(model: nn.Module, names: set[str]) -> tuple[nn.Module, dict[str, str]]:
+    """Let the modules follow their tensors, of which those named have new shapes.
+
+    Return the model, another object only where the model itself is an RNN whose layers no longer
+    have one size, and the parameters that are now called otherwise.
+    """
+    renamed: dict[str, str] = {}
+    owners = {name.rpartition(".")[0] for name in names}
+    for name, module in list(model.named_modules(remove_duplicate=False)):
+        if name not in owners:
+            continue
+        layer = layer_of(name, module)
+        if isinstance(layer, RNNLayer) and not _has_one_size(layer.module):
+            old_to_new = RNNStack.parameter_names(layer.module)
+            prefix = f"{name}." if name else ""
+            renamed |= {prefix + old: prefix + new for old, new in old_to_new.items()}
+            model = _exchange(model, layer.module, RNNStack.from_rnn(layer.module))
+        elif layer is not None:
+            layer.resize()
+    return model, renamed
+
+
+def restore_rnns(model: nn.Module, names: Iterable[str]) -> tuple[nn.Module, dict[str, str]]:
+    """Turn stacks that were RNNs of torch, and have one size again, back into such.
+
+    Return the model and the parameters that are now called otherwise.
+    """
+    renamed: dict[str, str] = {}
+    for name in names:
+        module = model.get_submodule(name)
+        if isinstance(module, RNNStack) and (rnn := module.to_rnn()) is not None:
+            prefix = f"{name}." if name else ""
+            new_to_old = RNNStack.parameter_names(rnn)
+            renamed |= {prefix + old: prefix + new for new, old in new_to_old.items()}
+            model = _exchange(model, module, rnn)
+    return model, renamed
+
+
+def plan_after(plan: Plan, positions: Positions, keep: Keep, renamed: dict[str, str]) -> Plan:
+    """Return the plan of the model that is left when `keep` stays."""
+    groups = []
+    for group in plan.groups:
+        number = torch.full((group.size,), -1)
+        number[keep[group.name]] = torch.arange(len(keep[group.name]))
+        slices = []
+        for s in group.slices:
+            at, neurons = s.index()
+            staying = number[neurons] >= 0
+            if not staying.any():
+                continue
+            at, neurons = at[staying], number[neurons[staying]]
+            left = positions.get(s.parameter, {}).get(s.dim)
+            if left is not None:
+                at = torch.searchsorted(left, at)
+            name = renamed.get(s.parameter, s.parameter)
+            slices.append(Slice.of(name, s.dim, s.role, at, neurons))
+        groups.append(Group(group.name, len(keep[group.name]), tuple(slices)))
+    return Plan(tuple(groups), plan.refused, plan.outside)
+
+
+def _has_one_size(rnn: nn.RNNBase, cuts: Positions | None = None) -> bool:
+    """Whether the class of an RNN can run it after the cuts; a stack's own cells always can."""
+    if isinstance(rnn, ProjectedLSTM):
+        return True
+    shapes: dict[str, set[tuple[int, ...]]] = defaultdict(set)
+    for name in rnn._flat_weights_names:
+        parameter = rnn._parameters[name]
+        assert parameter is not None
+        left = (cuts or {}).get(name, {})
+        shape = (len(left[d]) if d in left else n for d, n in enumerate(parameter.shape))
+        shapes[name[:9]].add(tuple(shape))
+    wide = any(outputs >= cells for outputs, cells in shapes["weight_hr"])  # torch wants fewer
+    return len(shapes["weight_hh"]) == 1 and not wide
+
+
+def _exchange(model: nn.Module, old: nn.Module, new: nn.Module) -> nn.Module:
+    if model is old:
+        return new
+    for module in model.modules():
+        for name, child in module._modules.items():
+            if child is old:
+                module._modules[name] = new
+    return model
+
+
+def need_root_stays(model: nn.Module, cuts: Positions) -> None:
+    """Raise where a change in place would have to replace the model object itself."""
+    if isinstance(model, nn.RNNBase) and not _has_one_size(model, cuts):
+        raise PlanError(
+            f"the model is itself an {type(model).__name__} whose layers would get unequal sizes, "
+            "so it cannot change in place: put it inside a module of your own."
+        )

@@ -1,0 +1,138 @@
+"""Picking kept entries out of what arrives at full width: model inputs, states made by user code.
+
+A small layer sits behind code that may still hand it the old width: the caller's own features, or
+`torch.zeros(layers, batch, self.hidden_size)`. A `Pick` is a forward pre-hook on the layer, which
+stays a plain torch module, that selects the kept entries when it sees the old width.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from thinrnn._layers.base import Layer
+from thinrnn.plan import Plan
+
+
+class Choice:
+    """Which entries of a row stay (`kept`), and which arrive at the layer whether kept or not."""
+
+    def __init__(self, kept: Tensor, arriving: Tensor) -> None:
+        self.width = len(kept)
+        self.size = int(kept.sum())
+        whole = kept.nonzero().flatten()
+        among_arriving = (arriving.cumsum(0) - 1)[whole]
+        self.index = {int(arriving.sum()): among_arriving, self.width: whole}
+
+    def apply(self, values: Tensor, axis: int) -> Tensor:
+        """Return the kept entries along an axis, whichever width arrived."""
+        size = values.shape[axis]
+        if size == self.size or size not in self.index:
+            return values  # a size that fits nothing is for the layer itself to complain about
+        if self.index[size].device != values.device:
+            self.index[size] = self.index[size].to(values.device)
+        return values.index_select(axis, self.index[size])
+
+
+class Pick:
+    """The hook of one layer: a choice for its input and for each of its states."""
+
+    def __init__(self, axis: int, entry: Choice | None, states: list[list[Choice]]) -> None:
+        self.axis = axis
+        self.entry = entry
+        self.states = states  # hidden (and cell), one per layer and direction
+
+    def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        args = list(args)
+        for place, name, change in ((0, "input", self._input), (1, "hx", self._hx)):
+            if len(args) > place:
+                args[place] = change(args[place])
+            elif name in kwargs:
+                kwargs = {**kwargs, name: change(kwargs[name])}
+        return tuple(args), kwargs
+
+    def _input(self, x: Any) -> Any:
+        if self.entry is None:
+            return x
+        if isinstance(x, PackedSequence):
+            return PackedSequence(self.entry.apply(x.data, -1), *x[1:])
+        return self.entry.apply(x, self.axis)
+
+    def _hx(self, hx: Any) -> Any:
+        if hx is None or not self.states:
+            return hx
+        if len(self.states) == 1:
+            return self._state(hx, self.states[0])
+        return tuple(self._state(h, c) for h, c in zip(hx, self.states, strict=True))
+
+    def _state(self, state: Any, choices: list[Choice]) -> Any:
+        if isinstance(state, Tensor) and len(choices) == 1:
+            return choices[0].apply(state, -1)
+        parts = [choice.apply(s, -1) for s, choice in zip(state, choices, strict=True)]
+        if isinstance(state, Tensor) and len({p.shape for p in parts}) == 1:
+            return torch.stack(parts)
+        return parts
+
+
+def make_picks(
+    layers: dict[str, Layer], plan: Plan, keep: dict[str, Tensor], *, full_inputs: bool
+) -> dict[str, Pick]:
+    """Return the picks that a cut model needs, by layer.
+
+    `layers`, `plan` and `keep` are those of the model before any cut. With `full_inputs` the small
+    model takes the features of the large one; otherwise the caller picks them.
+    """
+    picks = {}
+    for name, layer in layers.items():
+        if not layer.is_plain:
+            continue
+        kept = space_kept(layer, layer.entry, plan, keep)
+        arriving = space_kept(layer, layer.entry, plan, keep, made_only=full_inputs)
+        at_full_width = layer.full_name("input") in plan.outside
+        entry = None
+        if kept.sum() < arriving.sum() or (at_full_width and not kept.all()):
+            entry = Choice(kept, arriving)
+        states: list[list[Choice]] = []
+        if layer.full_name("state") in plan.outside:
+            for row in layer.state_spaces:
+                masks = [space_kept(layer, s, plan, keep) for s in row]
+                states.append([Choice(mask, mask) for mask in masks])
+            if all(choice.size == choice.width for row in states for choice in row):
+                states = []
+        if entry is not None or states:
+            picks[name] = Pick(layer.axis, entry, states)
+    return picks
+
+
+def set_picks_(model: nn.Module, picks: dict[str, Pick]) -> None:
+    """Put picks on the modules of a model."""
+    for name, pick in picks.items():
+        model.get_submodule(name).register_forward_pre_hook(pick, with_kwargs=True)
+
+
+def space_kept(
+    layer: Layer, space: str, plan: Plan, keep: dict[str, Tensor], *, made_only: bool = False
+) -> Tensor:
+    """Return a mask over a space: True for each neuron that stays.
+
+    With `made_only`, neurons that come from outside the model count as staying.
+    """
+    found = layer.spaces[space]
+    mask = torch.ones(found.size, dtype=torch.bool)
+    if not found.slots:
+        return mask
+    slot = found.slots[0]
+    parameter = layer.full_name(slot.parameter)
+    first = slot.starts[0]
+    for group in plan.groups:
+        if made_only and group.is_input:
+            continue
+        for s in group.slices:
+            if s.parameter == parameter and s.dim == slot.dim:
+                gone = torch.ones(group.size, dtype=torch.bool)
+                gone[keep[group.name]] = False
+                positions, neurons = s.index()
+                inside = (positions >= first) & (positions < first + found.size)
+                mask[positions[inside & gone[neurons]] - first] = False
+    return mask

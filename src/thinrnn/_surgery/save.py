@@ -1,0 +1,233 @@
+"""save and load_: a small model as safetensors and JSON, no pickles.
+
+folder/model.safetensors   the tensors, in float32, float16, or 8 bits with a scale per row
+folder/thinrnn.json        the plan, the neurons that were kept, how each tensor is stored
+"""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from thinrnn import __version__
+from thinrnn._files import write_together
+from thinrnn._gates.attach import Attached, attach_, attached, detach_, is_attached
+from thinrnn._gates.gate import Fixed
+from thinrnn._model.hooks import remove_hooks_
+from thinrnn._surgery.full_width_inputs import make_picks, set_picks_
+from thinrnn._surgery.provenance import Record, find_record, record_of, set_record_
+from thinrnn._surgery.shrink import cut_
+from thinrnn.errors import FolderError, GateError, PlanError
+from thinrnn.plan import Plan
+
+Precision = Literal["float32", "float16", "int8"]
+FORMAT = 1
+SCALE = ":scale"
+
+
+def save(small: nn.Module, folder: str | Path, *, precision: Precision = "float32") -> Path:
+    """Write a small model into a folder and return the folder.
+
+    `precision` is how floating-point tensors are stored: "float32" as they are (float64 too),
+    "float16", or "int8": matrices in 8 bits with one scale per row, the rest in float32.
+    """
+    if precision not in ("float32", "float16", "int8"):
+        raise FolderError(f"precision='{precision}': it is 'float32', 'float16' or 'int8'.")
+    if is_attached(small):
+        raise GateError("this model has gates; save(compact(model), folder) saves the small one.")
+    record = record_of(small)
+    folder = Path(folder)
+    stored, tensors = _stored_state(small, precision)
+    about = {
+        "thinrnn": __version__,
+        "format": FORMAT,
+        "model": type(small).__name__,
+        "precision": precision,
+        "tensors": tensors,
+        **_record_data(record),
+    }
+
+    def write_tensors(path: Path) -> None:
+        save_file(stored, path)
+        about["sha256"] = _digest(path)
+
+    def write_about(path: Path) -> None:
+        path.write_text(json.dumps(about, indent=1), encoding="utf-8")
+
+    try:
+        write_together(
+            {folder / "model.safetensors": write_tensors, folder / "thinrnn.json": write_about}
+        )
+    except OSError as error:
+        raise FolderError(f"cannot write into '{folder}': {error.strerror or error}.") from error
+    return folder
+
+
+def load_(model: nn.Module, folder: str | Path) -> nn.Module:
+    """Make a freshly built dense model of the same class the small one that was saved.
+
+    Changes the model in place and returns it. Types, devices and `requires_grad` stay those of the
+    given model, as with `load_state_dict`.
+    """
+    folder = Path(folder)
+    if is_attached(model):
+        raise GateError("load_ wants a freshly built model; this one has gates: detach_ them.")
+    if find_record(model) is not None:
+        raise FolderError("load_ wants a freshly built dense model; this one is small already.")
+    record, state = _read(folder)
+    try:
+        _cut_as_recorded_(model, record)
+        _check_fit(model.state_dict(), state)
+    except PlanError as error:
+        raise FolderError(
+            f"'{folder}' does not fit this {type(model).__name__}: {error} "
+            "Build the model with the arguments it had when it was pruned."
+        ) from error
+    model.load_state_dict(state)
+    return model
+
+
+def _check_fit(here: dict[str, Tensor], stored: dict[str, Tensor]) -> None:
+    for name in [*here, *stored]:
+        if name not in stored:
+            raise PlanError(f"the model has '{name}', which was not saved.")
+        if name not in here:
+            raise PlanError(f"'{name}' was saved, and the model has none such.")
+        if here[name].shape != stored[name].shape:
+            raise PlanError(
+                f"'{name}' was saved with shape {tuple(stored[name].shape)}, and the model has "
+                f"{tuple(here[name].shape)} there after the same cuts."
+            )
+
+
+def _cut_as_recorded_(model: nn.Module, record: Record) -> None:
+    if record.before is not None:
+        _cut_as_recorded_(model, record.before)
+    attach_(model, record.plan, gate=Fixed())
+    try:
+        cut_(model, record.kept)
+    except PlanError:
+        detach_(model)
+        raise
+    _leave_small_(model, attached(model), record)
+
+
+def _leave_small_(model: nn.Module, gated: Attached, record: Record) -> None:
+    """Take the gates off a cut model and leave just the picks that it needs."""
+    own = list(gated.picks.values())
+    gated.remove()
+    remove_hooks_(model, lambda hook: any(hook is pick for pick in own))
+    keep = {name: torch.tensor(kept) for name, kept in record.kept.items()}
+    full = record.inputs == "same"
+    set_picks_(model, make_picks(gated.layers, gated.first_plan, keep, full_inputs=full))
+    set_record_(model, record)
+
+
+def _stored_state(
+    small: nn.Module, precision: Precision
+) -> tuple[dict[str, Tensor], dict[str, dict[str, str]]]:
+    """Return the tensors to write, and for each tensor of the model its type or its twin."""
+    stored: dict[str, Tensor] = {}
+    tensors: dict[str, dict[str, str]] = {}
+    first_name: dict[tuple[Any, ...], str] = {}
+    for name, tensor in small.state_dict().items():
+        if not isinstance(tensor, Tensor):
+            raise FolderError(
+                f"'{name}' in the model's state_dict is a {type(tensor).__name__}; a saved model "
+                "holds tensors only. Keep it in a buffer, or store it in a file of your own."
+            )
+        where = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
+        if tensor.numel() and where in first_name:
+            tensors[name] = {"same_as": first_name[where]}
+            continue
+        first_name[where] = name
+        tensors[name] = {"dtype": str(tensor.dtype).removeprefix("torch.")}
+        stored |= _stored(name, tensor.detach().cpu().contiguous(), precision)
+    return stored, tensors
+
+
+def _stored(name: str, tensor: Tensor, precision: Precision) -> dict[str, Tensor]:
+    as_it_is = not tensor.is_floating_point() or not tensor.isfinite().all()
+    if as_it_is or precision == "float32" or not tensor.numel():
+        return {name: tensor.clone()}
+    if precision == "float16":
+        half = tensor.half()
+        return {name: half if half.isfinite().all() else tensor.float()}
+    if tensor.dim() < 2:
+        return {name: tensor.float().clone()}
+    rows = tensor.float().flatten(1)
+    scale = (rows.abs().amax(1) / 127).clamp(min=torch.finfo(torch.float32).tiny)
+    codes = (rows / scale[:, None]).round().clamp(-127, 127).to(torch.int8)
+    return {name: codes.view(tensor.shape), name + SCALE: scale}
+
+
+def _read(folder: Path) -> tuple[Record, dict[str, Tensor]]:
+    path = folder / "thinrnn.json"
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise FolderError(f"no saved model in '{folder}': {error.strerror}: {path.name}") from error
+    except ValueError as error:
+        raise FolderError(f"'{path}' is damaged: it is not JSON: {error}") from error
+    if not isinstance(about, dict) or about.get("format") != FORMAT:
+        raise FolderError(
+            f"'{path}' was not written by thinrnn.save, or by a version whose format is unknown "
+            f"here (this is thinrnn {__version__}, format {FORMAT})."
+        )
+    try:
+        return _record_from(about), _read_tensors(folder / "model.safetensors", about)
+    except FolderError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        raise FolderError(f"'{path}' is damaged: {type(error).__name__}: {error}") from error
+
+
+def _read_tensors(path: Path, about: dict[str, Any]) -> dict[str, Tensor]:
+    try:
+        if _digest(path) != about["sha256"]:
+            raise FolderError(f"'{path}' is damaged, or of another save than thinrnn.json.")
+        with safe_open(path, framework="pt") as file:
+            stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except OSError as error:
+        raise FolderError(f"cannot read '{path}': {error.strerror}") from error
+    except SafetensorError as error:
+        raise FolderError(f"'{path}' is not a safetensors file: {error}") from error
+    state: dict[str, Tensor] = {}
+    for name, entry in about["tensors"].items():
+        if "same_as" in entry:
+            state[name] = state[entry["same_as"]]
+            continue
+        tensor = stored[name]
+        if name + SCALE in stored:
+            scale = stored[name + SCALE].view(-1, *[1] * (tensor.dim() - 1))
+            tensor = tensor.float() * scale
+        state[name] = tensor.to(getattr(torch, entry["dtype"]))
+    return state
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _record_data(record: Record) -> dict[str, Any]:
+    return {
+        "kept": record.kept,
+        "inputs": record.inputs,
+        "plan": json.loads(record.plan.to_json()),
+        "before": None if record.before is None else _record_data(record.before),
+    }
+
+
+def _record_from(data: dict[str, Any]) -> Record:
+    return Record(
+        plan=Plan.from_json(json.dumps(data["plan"])),
+        kept={name: [int(i) for i in kept] for name, kept in data["kept"].items()},
+        inputs=data["inputs"],
+        before=None if data["before"] is None else _record_from(data["before"]),
+    )

@@ -1,5 +1,0 @@
-"""python -m thinrnn.cli"""
-
-from thinrnn.cli import main
-
-main()

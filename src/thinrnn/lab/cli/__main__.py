@@ -1,0 +1,5 @@
+"""python -m thinrnn.cli"""
+
+from thinrnn.lab.cli import main
+
+main()

@@ -1,0 +1,65 @@
+"""All commands under one name. Heavy imports are inside the commands, so that --help is instant."""
+
+from typing import Annotated
+
+import typer
+
+from thinrnn import __version__
+from thinrnn.lab.cli.ask import ask
+from thinrnn.lab.cli.bench import bench
+from thinrnn.lab.cli.compact import compact
+from thinrnn.lab.cli.data import data
+from thinrnn.lab.cli.demo import demo
+from thinrnn.lab.cli.doctor import doctor
+from thinrnn.lab.cli.eval import evaluate
+from thinrnn.lab.cli.export import export
+from thinrnn.lab.cli.generate import generate
+from thinrnn.lab.cli.list import list_all
+from thinrnn.lab.cli.publish import publish
+from thinrnn.lab.cli.quantize import quantize
+from thinrnn.lab.cli.report import report
+from thinrnn.lab.cli.train import train
+
+app = typer.Typer(
+    name="thinrnn",
+    help="Make recurrent networks thin: learn which neurons are needed, remove the others.",
+    epilog="Example: thinrnn demo",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """Make recurrent networks thin: learn which neurons are needed, remove the others."""
+
+
+for name, command, example in (
+    ("demo", demo, "thinrnn demo"),
+    ("data", data, "thinrnn data ptb data/ptb"),
+    ("train", train, "thinrnn train lm --train a.txt --valid b.txt --set hidden=650,650"),
+    ("eval", evaluate, "thinrnn eval runs/demo --json"),
+    ("compact", compact, "thinrnn compact runs/demo --out thin --round-to 8"),
+    ("bench", bench, "thinrnn bench runs/demo --batch 10 --steps 30 --threads 1"),
+    ("export", export, "thinrnn export runs/demo --onnx demo.onnx --streaming"),
+    ("quantize", quantize, "thinrnn quantize demo.onnx --out small.onnx --valid b.txt"),
+    ("report", report, "thinrnn report runs/demo runs/lm --out compare.html"),
+    ("list", list_all, "thinrnn list runs"),
+    ("doctor", doctor, "thinrnn doctor"),
+    ("ask", ask, 'thinrnn ask runs/squad-paper --context a.txt --question "Who wrote it?"'),
+    ("generate", generate, 'thinrnn generate runs/demo --prompt "the value of"'),
+    ("publish", publish, "thinrnn publish runs/ptb-paper --to results --store int8"),
+):
+    app.command(name, epilog=f"Example: {example}")(command)

@@ -1,0 +1,47 @@
+"""thinrnn compact: the small model of a run, made again from its last checkpoint."""
+
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from thinrnn.lab.cli.options import Json
+from thinrnn.lab.command import command
+
+
+def compact(
+    run: Annotated[Path, typer.Argument(help="A run folder, finished or not.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the model; else RUN/compact.")
+    ] = None,
+    round_to: Annotated[
+        int, typer.Option(min=1, help="Round sizes up, as far as neurons are left.")
+    ] = 1,
+    precision: Annotated[
+        str, typer.Option(help="How weights are stored: float32, float16 or int8.")
+    ] = "float32",
+    json: Json = False,
+) -> None:
+    """Cut the closed neurons off a run's gated model as it is now, verify, and save it."""
+    from thinrnn.lab import recipes
+    from thinrnn.lab.cli.output import listing, progress, show
+    from thinrnn.lab.run import RunFolder
+
+    opened = RunFolder(run)
+    folder = run / "compact" if out is None else out
+    with progress(json) as shown, warnings.catch_warnings(record=True) as noted:
+        warnings.simplefilter("always", UserWarning)
+        made = recipes.part(opened.config["recipe"], "recompact").recompact(
+            opened, folder, round_to=round_to, precision=precision, progress=shown
+        )
+        for note in noted:
+            shown.line(f"note: {note.message}")
+    neurons = "-".join(map(str, made["neurons"].values()))
+    rows = [
+        ("neurons", neurons),
+        ("weights", f"{made['weights']:,}"),
+        ("largest difference", f"{made['difference']:.2g}"),
+    ]
+    last = f"wrote {folder}; next: {command('eval', folder, '--valid', 'FILE')}"
+    show({"model": str(folder), **made}, listing(rows), last, as_json=json)

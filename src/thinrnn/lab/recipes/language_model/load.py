@@ -1,0 +1,106 @@
+"""Models in folders: written so that they can be read without the run that made them.
+
+model/model.safetensors, thinrnn.json    the weights and what was cut (thinrnn.save)
+      vocabulary.json                    the tokens, and how text is split into them
+      recipe.json                        how the dense model is built
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+import thinrnn
+from thinrnn._surgery.save import Precision
+from thinrnn.errors import FolderError
+from thinrnn.lab.models.model_folder import load_weights, read_table, save_weights
+from thinrnn.lab.recipes.language_model.corpus import encode_file, load_text
+from thinrnn.lab.recipes.language_model.data import EOS, Splitting, Vocabulary
+from thinrnn.lab.recipes.language_model.evaluate import mean_loss, perplexity
+from thinrnn.lab.recipes.language_model.model import LanguageModel, example_tokens
+from thinrnn.lab.recipes.language_model.settings import Settings
+from thinrnn.lab.recipes.settings import with_values
+from thinrnn.lab.run.files import write_json
+from thinrnn.lab.run.progress import Progress
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model as it was saved, ready to be used."""
+
+    model: nn.Module
+    vocabulary: Vocabulary
+
+    def example(self, batch: int, steps: int) -> torch.Tensor:
+        """Return an input of the given size."""
+        return example_tokens(batch, steps, last=len(self.vocabulary) - 1)
+
+
+def save_model(
+    model: nn.Module,
+    folder: Path,
+    arguments: dict[str, Any],
+    vocabulary: Vocabulary,
+    precision: Precision | None = None,
+) -> None:
+    """Write a model with all that `load_model` needs; `arguments` build the dense model.
+
+    A small model, made by `compact`, is stored with the given precision; another one as it is.
+    """
+    save_weights(model, folder, precision)
+    splitting = dataclasses.asdict(vocabulary.splitting)
+    write_json(folder / "vocabulary.json", {**splitting, "tokens": list(vocabulary.tokens)})
+    write_json(folder / "recipe.json", {"recipe": "language_model", "model": arguments})
+
+
+def load_model(folder: str | Path) -> Loaded:
+    """Return the model and vocabulary of a folder."""
+    folder = Path(folder)
+    recipe, words = (read_table(folder / f"{name}.json") for name in ("recipe", "vocabulary"))
+    try:
+        arguments = {**recipe["model"], "hidden": tuple(recipe["model"]["hidden"])}
+        model: nn.Module = LanguageModel(**arguments)
+        tokens = tuple(words.pop("tokens"))
+        vocabulary = Vocabulary(tokens, Splitting(**words))
+    except (KeyError, TypeError) as error:
+        raise FolderError(f"{folder} was not written by 'thinrnn train': {error}.") from None
+    return Loaded(load_weights(model, folder).eval(), vocabulary)
+
+
+def score_model(
+    folder: Path,
+    files: dict[str, Path],
+    *,
+    config: dict[str, Any] | None = None,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Return perplexities on the given texts, or on those of the run's configuration."""
+    loaded = load_model(folder)
+    settings = Settings()
+    if config is not None:
+        settings = with_values(settings, config["settings"])
+    if files:
+        texts = {part: encode_file(path, loaded.vocabulary) for part, path in files.items()}
+    else:
+        text = load_text(settings)
+        texts = {"valid": text.valid}
+        if text.test is not None:
+            texts["test"] = text.test
+    start = loaded.vocabulary.number(EOS)
+    found: dict[str, Any] = {}
+    for part, tokens in texts.items():
+        progress.line(f"{part}: {len(tokens):,} tokens")
+        loss = mean_loss(loaded.model, tokens, batch=settings.eval_batch, start=start)
+        found[f"{part}_perplexity"] = perplexity(loss)
+        found[f"{part}_tokens"] = len(tokens)
+    count = thinrnn.count(loaded.model, loaded.example(1, 1))
+    return {
+        **found,
+        "weights": count.weights,
+        "params": count.params,
+        "macs": count.macs,
+        "bytes": count.bytes,
+    }

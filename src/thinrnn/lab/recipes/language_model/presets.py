@@ -1,0 +1,55 @@
+"""Settings by name."""
+
+from thinrnn.lab.recipes import Preset
+from thinrnn.lab.recipes.language_model import ptb, ptb_rhn
+from thinrnn.lab.recipes.language_model.settings import Settings
+
+
+def lm() -> Settings:
+    """A two-layer LSTM for your own text, a quarter of its parameters in the end."""
+    return Settings()
+
+
+def char() -> Settings:
+    """The same on characters."""
+    return Settings(level="char", embedding=64, hidden=(400, 400), bptt=100, batch=32)
+
+
+def demo() -> Settings:
+    """Two minutes on two cores, on the text that comes with Python."""
+    return Settings(
+        train="pydoc",
+        lower=True,
+        punctuation=True,
+        min_count=3,
+        embedding=200,
+        hidden=(200, 200),
+        tied=True,
+        dropout=0.3,
+        init_range=0.3,
+        epochs=10,
+        batch=24,
+        bptt=20,
+        lr=5e-3,
+        warmup=100,
+        distill=0.5,
+        gate_lr=0.05,
+        target_params=0.33,
+        target_time=0.35,
+        bench_seconds=0.5,
+    )
+
+
+PRESETS = (
+    Preset("lm", "language_model", "your own text, word level", lm),
+    Preset("char", "language_model", "your own text, character level", char),
+    Preset(
+        "demo",
+        "language_model",
+        "the text that comes with Python",
+        demo,
+        "39.87 / 35.38, 0.32M weights",
+    ),
+    *ptb.PRESETS,
+    *ptb_rhn.PRESETS,
+)

@@ -1,0 +1,294 @@
+"""The paper's language models on the Penn Treebank, and ours: settings by name.
+
+Weights are counted as the paper counts them, without biases; a target counts all parameters, so
+10,000 are added for the output layer's biases, and the layers' own come on top.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+from thinrnn.lab.recipes import Preset
+from thinrnn.lab.recipes.language_model.settings import PHASES, Settings
+
+TOKENS = 929_589  # of the training text; the paper's penalties are multiples of 0.08 / TOKENS
+PAPER_BUDGET = 6_160_000 + 10_000
+SHORT = 50  # epochs of the rows that are compared among themselves
+# What the pruned runs ended with; the controls that are trained alone have these shapes.
+PAPER_SHAPE = (218, (505, 196))
+THIN_SHAPE = (277, (642, 277))
+
+
+def dense_sgd() -> Settings:
+    """The paper's vanilla row: plain SGD as in its own reference, on a token-mean loss."""
+    return Settings(
+        embedding=1500,
+        hidden=(1500, 1500),
+        dropout=0.65,
+        init_range=0.04,
+        rnn_init=0.04,
+        optimizer="sgd",
+        lr=35.0,
+        clip=10 / 35,
+        schedule="decay",
+        lr_decay=1 / 1.15,
+        decay_from=14,
+        epochs=55,
+        target_params=None,
+        phases=("dense",),
+    )
+
+
+def dense_ntasgd() -> Settings:
+    """The same model under the schedule that the pruned one gets."""
+    return dataclasses.replace(
+        paper(), dropout=0.65, target_params=None, phases=("dense",), init_range=0.1
+    )
+
+
+def iss() -> Settings:
+    """The paper's ISS baseline: group lasso instead of gates."""
+    return dataclasses.replace(
+        dense_sgd(),
+        dropout=0.40,
+        lr_decay=0.1,
+        decay_from=18,
+        decay_every=18,
+        lasso=9.0e-5,
+        phases=("gated",),
+    )
+
+
+def paper() -> Settings:
+    """Neuron selection from the paper's model, down to the paper's number of weights."""
+    return Settings(
+        embedding=1500,
+        hidden=(1500, 1500),
+        dropout=0.35,
+        init_range=0.1,
+        optimizer="nt-asgd",
+        lr=20.0,
+        clip=0.25,
+        weight_decay=1.2e-6,
+        schedule="constant",
+        average_from=30,
+        epochs=100,
+        target_params=PAPER_BUDGET,
+        target_time=0.15,
+        gate_lr=0.005,
+        gate_mean=2.5,
+        phases=("gated", "control"),
+    )
+
+
+def paper_scratch() -> Settings:
+    """The shape that `paper` ends with, trained alone from scratch under the same schedule."""
+    return from_scratch(paper(), PAPER_SHAPE)
+
+
+def ablation(multiple: int) -> Settings:
+    """A row of the paper's second table: fixed penalties, the first input's a multiple."""
+    unit = 0.08 / TOKENS
+    return dataclasses.replace(
+        paper(),
+        epochs=SHORT,
+        target_params=None,
+        l0={
+            "rnn.weight_ih_l0": multiple * unit,
+            "rnn.weight_hh_l0": unit,
+            "rnn.weight_ih_l1": unit,
+            "rnn.weight_hh_l1": unit,
+        },
+        gate_mean=1.0,
+        phases=("gated",),
+    )
+
+
+def gru() -> Settings:
+    """The same budget for a GRU, which learns more slowly at the LSTM's rate."""
+    return dataclasses.replace(paper(), cell="gru", lr=8.0, epochs=SHORT)
+
+
+def rnn() -> Settings:
+    """The same budget for a plain recurrent network, which diverges at the LSTM's rate."""
+    return dataclasses.replace(paper(), cell="rnn", lr=2.0, epochs=SHORT)
+
+
+def teacher() -> Settings:
+    """The dense model that our own recipes learn from: tied, Adam, dropout wherever it helps."""
+    return Settings(
+        embedding=900,
+        hidden=(1300, 900),
+        tied=True,
+        locked=True,
+        dropout=0.6,
+        input_dropout=0.55,
+        layer_dropout=0.4,
+        word_dropout=0.12,
+        weight_dropout=0.5,
+        init_range=0.1,
+        optimizer="adam",
+        lr=3e-3,
+        clip=1.0,
+        weight_decay=1.2e-6,
+        schedule="cosine",
+        warmup=400,
+        batch=64,
+        epochs=125,
+        target_params=None,
+        phases=("dense",),
+    )
+
+
+def thin() -> Settings:
+    """Our own recipe at the paper's size: the teacher pruned, on text that it writes."""
+    pruned = dataclasses.replace(
+        teacher(), target_params=PAPER_BUDGET, target_time=0.25, gate_lr=0.01, gate_mean=2.5
+    )
+    return taught(pruned, small_dropout=0.03)
+
+
+def taught(settings: Settings, *, small_dropout: float) -> Settings:
+    """Return settings of a model that starts with its teacher's weights and reads what it writes.
+
+    There is text enough for the small model to drop hardly anything.
+    """
+    return dataclasses.replace(
+        settings,
+        small_dropout=small_dropout,
+        epochs=160,
+        distill=0.9,
+        written=19,
+        start_from="teacher",
+        phases=PHASES,
+    )
+
+
+def thin_scratch() -> Settings:
+    """The shape that `thin` ends with, from scratch, with the dropout that it needs by itself."""
+    return dataclasses.replace(from_scratch(thin(), THIN_SHAPE), small_dropout=0.4)
+
+
+def tiny() -> Settings:
+    """Our own recipe for the smallest model of the paper's quality; rare words are short."""
+    return dataclasses.replace(
+        thin(),
+        embedding=400,
+        hidden=(600, 400),
+        rare=8000,
+        rare_size=100,
+        dropout=0.65,
+        input_dropout=0.65,
+        layer_dropout=0.5,
+        word_dropout=0.15,
+        weight_dropout=0.6,
+        start_from="",
+        target_params=1_250_000 + 10_000,
+    )
+
+
+def from_scratch(settings: Settings, shape: tuple[int, tuple[int, ...]]) -> Settings:
+    """Return the control of a pruned run, of a shape that is known, without a teacher."""
+    embedding, hidden = shape
+    return dataclasses.replace(
+        settings,
+        embedding=embedding,
+        hidden=hidden,
+        distill=0.0,
+        written=0,
+        start_from="",
+        phases=("control",),
+    )
+
+
+def preset(name: str, summary: str, settings: Callable[[], Settings], expected: str = "") -> Preset:
+    """Return a preset that is trained on the Penn Treebank."""
+    return Preset(f"ptb-{name}", "language_model", summary, settings, expected, corpus="ptb")
+
+
+# `expected` is valid / test perplexity and weights, written here by hand from results/ptb-*.json;
+# a test compares the two.
+ABLATIONS = {
+    1: "89.03 / 86.42, 12.55M weights",
+    2: "90.48 / 88.06, 9.92M weights",
+    3: "92.53 / 89.53, 9.24M weights",
+    4: "93.07 / 90.67, 8.74M weights",
+    5: "93.89 / 91.46, 8.18M weights",
+}
+PRESETS = (
+    preset(
+        "dense-sgd",
+        "the paper's dense LSTM, plain SGD",
+        dense_sgd,
+        "81.92 / 78.53, 66.0M weights",
+    ),
+    preset(
+        "dense-ntasgd",
+        "the same under the schedule of the pruned one",
+        dense_ntasgd,
+        "77.44 / 75.36, 66.0M weights",
+    ),
+    preset(
+        "iss",
+        "group lasso on the same model (ISS)",
+        iss,
+        "81.07 / 77.23, 22.5M weights",
+    ),
+    preset(
+        "paper",
+        "neuron selection down to 6.16M weights, and its control",
+        paper,
+        "79.89 / 76.64, 6.15M weights",
+    ),
+    preset(
+        "paper-scratch",
+        "the shape of ptb-paper from scratch",
+        paper_scratch,
+        "82.06 / 78.90, 6.15M weights",
+    ),
+    *(
+        preset(
+            f"ablation-{k}",
+            f"fixed penalties, multiples {k},1,1,1 (the paper's table 2)",
+            functools.partial(ablation, k),
+            ABLATIONS.get(k, ""),
+        )
+        for k in range(1, 6)
+    ),
+    preset(
+        "gru",
+        "a GRU down to 6.16M weights, and its control",
+        gru,
+        "93.21 / 89.79, 6.15M weights",
+    ),
+    preset(
+        "rnn",
+        "a plain RNN down to 6.16M weights, and its control",
+        rnn,
+        "122.64 / 117.56, 6.16M weights",
+    ),
+    preset(
+        "teacher",
+        "the dense model that thin and tiny learn from",
+        teacher,
+        "66.29 / 63.44, 28.4M weights",
+    ),
+    preset(
+        "thin",
+        "our best recipe at 6.16M weights, and its control",
+        thin,
+        "68.49 / 65.92, 6.15M weights, given a teacher",
+    ),
+    preset(
+        "thin-scratch",
+        "the shape of ptb-thin from scratch",
+        thin_scratch,
+        "70.43 / 67.45, 6.15M weights",
+    ),
+    preset(
+        "tiny",
+        "our best recipe at 1.25M weights, and its control",
+        tiny,
+        "77.60 / 75.11, 1.25M weights, given a teacher",
+    ),
+)

@@ -1,0 +1,171 @@
+"""The paper's recurrent highway networks on the Penn Treebank: settings by name.
+
+Its authors train by SGD, in batches of 20, for up to 500 epochs; here Adam takes 40 to 160, in
+batches of 64.
+"""
+
+import dataclasses
+import functools
+
+from thinrnn.lab.recipes.language_model.ptb import from_scratch, preset, taught
+from thinrnn.lab.recipes.language_model.settings import Settings
+
+WIDTH, DEPTH, WORDS = 830, 10, 10_000
+PAPER_WIDTH = 389
+# The widths of the ISS paper, for 0.004, 0.005, 0.006, 0.007, and what ours reached there.
+CURVE = {
+    726: "66.55 / 64.14, 18.86M weights",
+    517: "67.42 / 65.04, 11.05M weights",
+    403: "68.83 / 66.65, 7.60M weights",
+    328: "70.47 / 68.24, 5.65M weights",
+}
+CURVE_EPOCHS = 40
+# What the pruned run ended with; the control that is trained alone has this width.
+PAPER_SHAPE = 389, (389,)
+
+
+def parameters(width: int) -> int:
+    """Return how many parameters the tied model of this width has, biases included."""
+    highway = 2 * width * (width + DEPTH * width + DEPTH)
+    return highway + WORDS * width + WORDS
+
+
+def dense() -> Settings:
+    """Variational RHN with tied weights; Adam instead of its authors' SGD."""
+    settings = Settings(
+        cell="rhn",
+        depth=DEPTH,
+        embedding=WIDTH,
+        hidden=(WIDTH,),
+        tied=True,
+        locked=True,
+        init_range=0.04,
+        rnn_init=0.04,
+        optimizer="adam",
+        lr=1.5e-3,
+        clip=0.25,
+        weight_decay=1.2e-6,
+        schedule="cosine",
+        warmup=1000,
+        batch=64,
+        epochs=120,
+        valid_batch=64,
+        target_params=None,
+        phases=("dense",),
+    )
+    return dropping(settings, 1.0)
+
+
+def dropping(settings: Settings, part: float) -> Settings:
+    """Return settings that drop a part of what the authors drop, of which the paper takes 0.75."""
+    return dataclasses.replace(
+        settings,
+        word_dropout=part * 0.25,
+        input_dropout=part * 0.75,
+        recurrent_dropout=part * 0.25,
+        dropout=part * 0.75,
+    )
+
+
+def paper(width: int = PAPER_WIDTH) -> Settings:
+    """Neuron selection in the dense model, down to a width, on text that models write."""
+    return taught(plain(width), small_dropout=0.05)
+
+
+def plain(width: int = PAPER_WIDTH) -> Settings:
+    """Neuron selection as in the paper: from scratch, on the training text, with its dropout."""
+    return dataclasses.replace(
+        dropping(dense(), 0.75),
+        epochs=100,
+        target_params=parameters(width),
+        target_time=0.25,
+        gate_lr=0.01,
+        gate_mean=2.5,
+        phases=("gated",),
+    )
+
+
+def scratch() -> Settings:
+    """The width that `plain` ends with, trained alone from scratch under the same schedule."""
+    return from_scratch(plain(), PAPER_SHAPE)
+
+
+def curve(width: int) -> Settings:
+    """A point of the figure: as `paper`, to another width and with fewer epochs."""
+    return dataclasses.replace(paper(width), epochs=CURVE_EPOCHS, written=9)
+
+
+def iss(strength: float = 2e-4) -> Settings:
+    """The ISS baseline: a point of the figure with group lasso instead of gates.
+
+    By SGD, as its authors train it: under Adam, which scales what the penalty adds to a gradient,
+    all neurons get smaller together and none goes. A penalty and much dropout are too much.
+    """
+    return dataclasses.replace(
+        curve(PAPER_WIDTH),
+        word_dropout=0.025,
+        input_dropout=0.075,
+        recurrent_dropout=0.025,
+        dropout=0.075,
+        small_dropout=None,
+        optimizer="sgd",
+        lr=20.0,
+        target_params=None,
+        lasso=strength,
+        phases=("dense", "gated"),
+    )
+
+
+PRESETS = (
+    preset(
+        "rhn-dense",
+        "the paper's dense recurrent highway network",
+        dense,
+        "66.99 / 64.88, 23.5M weights",
+    ),
+    preset(
+        "rhn-iss",
+        "group lasso on the same model (ISS)",
+        iss,
+        "84.46 / 81.80, 12.46M weights, given 2 teachers",
+    ),
+    *(
+        preset(
+            f"rhn-iss-{which}",
+            f"the same with a {which}er penalty",
+            functools.partial(iss, strength),
+            f"{reached}, given 2 teachers",
+        )
+        for which, strength, reached in (
+            ("weak", 1.2e-4, "74.49 / 72.14, 23.5M weights"),
+            ("strong", 2.8e-4, "92.60 / 89.61, 5.19M weights"),
+        )
+    ),
+    preset(
+        "rhn-paper",
+        f"our best recipe for a width of {PAPER_WIDTH}, and its control",
+        paper,
+        "67.18 / 64.98, 7.22M weights, given 2 teachers",
+    ),
+    preset(
+        "rhn-plain",
+        f"neuron selection down to a width of {PAPER_WIDTH} without other models",
+        plain,
+        "69.48 / 66.65, 7.22M weights",
+    ),
+    preset(
+        "rhn-scratch",
+        "the width of ptb-rhn-plain from scratch",
+        scratch,
+        "70.33 / 67.85, 7.22M weights",
+    ),
+    *(
+        preset(
+            f"rhn-curve-{k}",
+            f"the recipe of ptb-rhn-paper for a width of {width}, and its control",
+            functools.partial(curve, width),
+            f"{reached}, given 2 teachers",
+        )
+        for k, (width, reached) in enumerate(CURVE.items(), start=1)
+    ),
+)

@@ -1,0 +1,114 @@
+"""Texts and questions answered by a reader that stays in memory.
+
+text ── tokens ── numbers of words; new words get a vector once ── reader ── best span
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import torch
+from torch import Tensor
+
+from thinrnn.lab.recipes.squad.model import best_spans
+from thinrnn.lab.recipes.squad.reader import Reader
+from thinrnn.lab.recipes.squad.tokens import split
+from thinrnn.lab.recipes.squad.vocabulary import Vocabulary, make_tables
+from thinrnn.lab.run.errors import InputError
+
+LONGEST = 30  # tokens of an answer
+Read = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer, where it stands in the text, and how sure the model is."""
+
+    text: str
+    start: int
+    end: int
+    probability: float
+
+
+class Words:
+    """The vectors of the words met so far, as the encoder takes them; number 0 is padding."""
+
+    def __init__(
+        self, reader: Reader, vocabulary: Vocabulary, glove: Mapping[str, int], vectors: Tensor
+    ) -> None:
+        self.reader, self.vocabulary = reader, vocabulary
+        self.glove, self.given = glove, vectors  # rows of words, and their vectors
+        self.forget()
+
+    def forget(self) -> None:
+        """Know no word again."""
+        self.numbers: dict[str, int] = {"": 0}
+        self.table = self._vectors([""])  # with room for more
+
+    @property
+    def vectors(self) -> Tensor:
+        """(V, D), one row for each number."""
+        return self.table[: len(self.numbers)]
+
+    def number(self, tokens: Sequence[str]) -> list[int]:
+        """Return the numbers of tokens; for new ones a vector is made."""
+        new = [token for token in dict.fromkeys(tokens) if token not in self.numbers]
+        if new:
+            known, needed = len(self.numbers), len(self.numbers) + len(new)
+            if needed > len(self.table):
+                room = self.table.new_zeros(needed, self.table.shape[1])
+                self.table = torch.cat([self.vectors, room])
+            self.table[known:needed] = self._vectors(new)
+            self.numbers.update({token: known + i for i, token in enumerate(new)})
+        return [self.numbers[token] for token in tokens]
+
+    def _vectors(self, tokens: list[str]) -> Tensor:
+        tables = make_tables(["", *tokens], self.vocabulary, self.glove, self.given)
+        return self.reader.words(tables.rows[1:].long(), tables.characters[1:].long())
+
+
+class Answerer:
+    """Answers questions about texts; `read` may be the reader in another runtime."""
+
+    def __init__(self, words: Words, read: Read | None = None) -> None:
+        self.words = words
+        self.read: Read = words.reader if read is None else read
+
+    @torch.inference_mode()
+    def answer(self, contexts: Sequence[str], questions: Sequence[str]) -> list[Answer]:
+        """Return one answer for each question about the context of the same place."""
+        spans = [split(text) for text in contexts]
+        tokens = [
+            [text[a:b] for a, b in found] for text, found in zip(contexts, spans, strict=True)
+        ]
+        asked = [[text[a:b] for a, b in split(text)] for text in questions]
+        for name, part in (("context", tokens), ("question", asked)):
+            if not all(part):
+                raise InputError(f"the {name} has no words: give some text.")
+        rest = iter(self.words.number([word for one in (*tokens, *asked) for word in one]))
+        numbers = [
+            padded([list(islice(rest, len(one))) for one in part]) for part in (tokens, asked)
+        ]
+        start, end = self.read(self.words.vectors, *numbers)
+        first, last = best_spans(start, end, LONGEST)
+        sure = [
+            logits.softmax(-1).gather(1, place.unsqueeze(1)).squeeze(1)
+            for logits, place in ((start, first), (end, last))
+        ]
+        return [
+            Answer(text[found[i][0] : found[j][1]], found[i][0], found[j][1], p)
+            for text, found, i, j, p in zip(
+                contexts,
+                spans,
+                first.tolist(),
+                last.tolist(),
+                (sure[0] * sure[1]).tolist(),
+                strict=True,
+            )
+        ]
+
+
+def padded(texts: list[list[int]]) -> Tensor:
+    """Return texts side by side, (B, T); behind the end of a text is 0."""
+    longest = max(map(len, texts))
+    return torch.tensor([text + [0] * (longest - len(text)) for text in texts])

@@ -1,0 +1,141 @@
+"""Models in folders: written so that they can be read without the run that made them.
+
+model/model.safetensors, thinrnn.json    the weights and what was cut; no GloVe
+      vocabulary.json                    words with trained rows, and characters
+      recipe.json                        how the dense model is built
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import thinrnn
+from thinrnn._surgery.save import Precision
+from thinrnn.errors import FolderError
+from thinrnn.lab.models.model_folder import load_weights, read_table, save_weights
+from thinrnn.lab.recipes.squad.batches import Batches
+from thinrnn.lab.recipes.squad.data import Types, encode
+from thinrnn.lab.recipes.squad.evaluate import read_spans, texts_of
+from thinrnn.lab.recipes.squad.metrics import em_and_f1
+from thinrnn.lab.recipes.squad.model import BiDAF, example, weights_of
+from thinrnn.lab.recipes.squad.prepare import find_files
+from thinrnn.lab.recipes.squad.reader import Reader
+from thinrnn.lab.recipes.squad.reading import read_squad
+from thinrnn.lab.recipes.squad.vocabulary import Vocabulary, tables_from
+from thinrnn.lab.run.errors import InputError
+from thinrnn.lab.run.files import write_json
+from thinrnn.lab.run.progress import Progress
+
+EVAL_BATCH = 20
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model as it was saved, ready to be used."""
+
+    model: nn.Module
+    vocabulary: Vocabulary
+
+    def example(self, batch: int, steps: int) -> tuple[Tensor, ...]:
+        """Return an input of the given size."""
+        return example(batch, steps)
+
+
+def save_model(
+    model: nn.Module,
+    folder: Path,
+    arguments: dict[str, Any],
+    vocabulary: Vocabulary,
+    precision: Precision | None = None,
+) -> None:
+    """Write a model with all that `load_model` needs; `arguments` build the dense model."""
+    save_weights(model, folder, precision)
+    write_json(
+        folder / "vocabulary.json",
+        {
+            "word_length": vocabulary.word_length,
+            "characters": list(vocabulary.characters),
+            "words": list(vocabulary.words),
+        },
+    )
+    write_json(folder / "recipe.json", {"recipe": "squad", "model": arguments})
+
+
+def read_vocabulary(folder: Path) -> Vocabulary:
+    """Return what the model of a folder knows of words."""
+    words = read_table(folder / "vocabulary.json")
+    try:
+        return Vocabulary(tuple(words["words"]), tuple(words["characters"]), words["word_length"])
+    except (KeyError, TypeError) as error:
+        raise FolderError(f"{folder} was not written by 'thinrnn train': {error}.") from None
+
+
+def vector_size(folder: Path) -> int:
+    """Return how many numbers a word's vector must have for the model of a folder."""
+    return int(read_table(folder / "recipe.json")["model"]["vector"])
+
+
+def load_model(folder: str | Path, glove: Tensor | None = None) -> Loaded:
+    """Return the model and vocabulary of a folder; without GloVe's vectors it knows few words."""
+    folder = Path(folder)
+    vocabulary = read_vocabulary(folder)
+    recipe = read_table(folder / "recipe.json")
+    try:
+        model = BiDAF(**recipe["model"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise FolderError(f"{folder} was not written by 'thinrnn train': {error}.") from None
+    if glove is not None:
+        model.set_glove_(glove)
+    return Loaded(load_weights(model, folder).eval(), vocabulary)
+
+
+def score_model(
+    folder: Path,
+    files: dict[str, Path],
+    *,
+    config: dict[str, Any] | None = None,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Return EM and F1 on the dev set of a data folder, or on that of the run."""
+    data = files.get("data")
+    if data is None:
+        if config is None:
+            raise InputError(f"{folder} does not say on which data: give --data DIR.")
+        data = Path(config["settings"]["data"])
+    found = find_files(data, train=False, size=vector_size(folder))
+    vocabulary, types = read_vocabulary(folder), Types()
+    paragraphs, problems = read_squad(found.dev)
+    split, wrong = encode(paragraphs, types, keep_texts=True)
+    for text, count in (problems + wrong).items():
+        progress.line(f"dev: {count:,} x {text}")
+    tables = tables_from(types.numbers, vocabulary, found.glove)
+    loaded = load_model(folder, tables.glove)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    progress.line(f"dev: {len(split):,} questions about {len(paragraphs):,} paragraphs")
+    batches = Batches(split, tables, device)
+    assert isinstance(loaded.model, BiDAF)
+    reader = Reader(loaded.model.to(device))
+    spans = read_spans(reader, split, batches, batch=EVAL_BATCH, progress=progress)
+    em, f1 = em_and_f1(texts_of(split, spans), split.references)
+    return {
+        "em": em,
+        "f1": f1,
+        "questions": len(split),
+        **size(loaded.model.cpu()),
+    }
+
+
+def size(model: nn.Module) -> dict[str, int]:
+    """Return weights as the paper counts them, parameters, mult-adds per token and bytes."""
+    count = thinrnn.count(model, example(1, 1, 1))
+    found = weights_of(model)
+    return {
+        "weights": found["weights"],
+        "weights_without_tables": found["others"],
+        "params": count.params,
+        "macs": count.macs,
+        "bytes": count.bytes,
+    }

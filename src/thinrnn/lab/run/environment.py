@@ -1,0 +1,49 @@
+"""Where a run happened, for whoever wants to repeat it."""
+
+import os
+import platform
+import sys
+from typing import Any
+
+from thinrnn import __version__
+
+
+def environment(device: str = "cpu") -> dict[str, Any]:
+    """Return versions, machine and threads as JSON values."""
+    import numpy
+    import torch
+
+    found: dict[str, Any] = {
+        "thinrnn": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "platform": platform.platform(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": device,
+    }
+    if device.startswith("cuda"):
+        found["gpu"] = torch.cuda.get_device_name()
+        found["cuda"] = torch.version.cuda
+        found["cudnn"] = torch.backends.cudnn.version()
+    return found
+
+
+def command_line() -> str:
+    """Return the command that started this process, as a user would type it."""
+    import shlex
+
+    return shlex.join(["thinrnn", *sys.argv[1:]])
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

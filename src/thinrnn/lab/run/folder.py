@@ -1,0 +1,159 @@
+"""The run folder: one experiment on the disk.
+
+config.json      what was asked for, and where it ran
+metrics.jsonl    what happened, step by step
+checkpoints/     where to go on
+model/           the small model
+dense.json, small.json, control.json, pattern.json, report.html
+"""
+
+import contextlib
+import functools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from thinrnn.errors import RunError
+from thinrnn.lab.command import command
+from thinrnn.lab.run.errors import InputError, StorageError
+from thinrnn.lab.run.files import remove_folder, storage, write_json
+from thinrnn.lab.run.metrics import Metrics
+
+if TYPE_CHECKING:
+    from thinrnn.lab.run.checkpoint import Checkpoints
+
+KIND_OF = {"dense": "dense", "gated": "small", "control": "control"}  # what a phase ends in
+MODELS = {"dense": "dense", "small": "model", "control": "control"}  # the folder of each kind
+
+
+class RunFolder:
+    """A run that exists on the disk."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config = self._read_config()
+
+    @functools.cached_property
+    def checkpoints(self) -> "Checkpoints":
+        """The checkpoints of this run."""
+        from thinrnn.lab.run.checkpoint import (
+            Checkpoints,  # brings torch, which `list` does without
+        )
+
+        return Checkpoints(self.path / "checkpoints")
+
+    @classmethod
+    def create(cls, path: str | Path, config: dict[str, Any]) -> "RunFolder":
+        """Make a new run folder; a folder that holds something already is refused."""
+        path = Path(path)
+        if (path / "config.json").exists():
+            raise InputError(
+                f"{path} holds a run already: go on with '{command('train', '--resume', path)}', "
+                "or choose another folder with --out."
+            )
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise InputError(f"{path} is not an empty folder: choose another with --out.")
+        with _chosen():
+            with storage(path):
+                path.mkdir(parents=True, exist_ok=True)
+            write_json(path / "config.json", config)
+        return cls(path)
+
+    def _read_config(self) -> dict[str, Any]:
+        file = self.path / "config.json"
+        try:
+            config = json.loads(file.read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            raise RunError(
+                f"{self.path} is not a run folder (it has no config.json); "
+                "'thinrnn list' shows the runs that are here."
+            ) from None
+        except ValueError as error:
+            raise RunError(f"{file} is not valid JSON ({error}): start the run again.") from None
+        if not isinstance(config, dict) or "settings" not in config or "recipe" not in config:
+            raise RunError(f"{file} was not written by thinrnn train: choose another folder.")
+        return config
+
+    def metrics(self) -> Metrics:
+        """Return the open metrics file; a torn last line is cut off."""
+        return Metrics(self.path / "metrics.jsonl")
+
+    def summary(self, kind: str) -> dict[str, Any] | None:
+        """Return dense.json, small.json or control.json, or None while it is not there."""
+        file = self.path / f"{kind}.json"
+        return json.loads(file.read_bytes()) if file.exists() else None
+
+    def summaries(self) -> dict[str, dict[str, Any]]:
+        """Return the summaries that are there."""
+        found = {kind: self.summary(kind) for kind in MODELS}
+        return {kind: summary for kind, summary in found.items() if summary is not None}
+
+    def write_summary(self, kind: str, summary: dict[str, Any]) -> None:
+        """Write dense.json, small.json or control.json: from then on that phase is over."""
+        write_json(self.path / f"{kind}.json", {"kind": kind, **summary})
+
+    def clear_leftovers(self) -> None:
+        """Remove what a killed process left half written; such names begin with a dot."""
+        for path in sorted(self.path.rglob(".*")):
+            if path.is_dir():
+                remove_folder(path)
+            elif path.name != ".lock":
+                path.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second process from writing to the same run; the lock dies with the process."""
+        try:
+            import fcntl
+        except ImportError:  # no such locks on Windows
+            yield
+            return
+        with _chosen(), storage(self.path):
+            file = (self.path / ".lock").open("w")
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InputError(
+                    f"another process is writing to {self.path}: wait for it."
+                ) from None
+            yield
+
+
+@contextlib.contextmanager
+def _chosen() -> Iterator[None]:
+    """Blame the choice of the folder where the first thing written to it fails."""
+    try:
+        yield
+    except StorageError as error:
+        raise InputError(str(error)) from error
+
+
+def is_running(folder: Path) -> bool:
+    """Whether a process is writing to a run; yes, where that cannot be told."""
+    try:
+        import fcntl
+
+        with (folder / ".lock").open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except (ImportError, OSError):  # no such locks on Windows, no such file, or locked
+        return True
+    return False
+
+
+def free_name(folder: Path) -> Path:
+    """Return `folder`, or `folder-2`, `folder-3` ... whichever is not there yet."""
+    number, path = 1, folder
+    while path.exists():
+        number += 1
+        path = folder.with_name(f"{folder.name}-{number}")
+    return path
+
+
+def find_runs(root: Path) -> list[Path]:
+    """Return the run folders in `root` and one level below, by name."""
+    if not root.is_dir():
+        return []
+    candidates = [root, *sorted(path for path in root.iterdir() if path.is_dir())]
+    return [path for path in candidates if (path / "config.json").exists()]

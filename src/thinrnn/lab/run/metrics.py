@@ -1,0 +1,77 @@
+"""metrics.jsonl: one JSON object a line, only ever appended to."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from thinrnn.lab.run.files import storage
+
+
+class Metrics:
+    """Appends events to a file; `cut` brings it back to where a checkpoint was written."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with storage(path):
+            self.file = path.open("ab")
+        self.cut(_whole_lines(path))
+
+    def write(self, event: dict[str, Any]) -> None:
+        """Append one event; readers see it at once."""
+        with storage(self.path):
+            self.file.write(json.dumps(event, ensure_ascii=False).encode() + b"\n")
+            self.file.flush()
+
+    def position(self) -> int:
+        """Return the size of the file, once all of it is on the disk."""
+        with storage(self.path):
+            self.file.flush()
+            os.fsync(self.file.fileno())
+        return self.file.tell()
+
+    def cut(self, position: int) -> None:
+        """Drop everything after a position; a file that is shorter stays as it is."""
+        with storage(self.path):
+            if self.path.stat().st_size > position:
+                self.file.truncate(position)
+            self.file.seek(0, os.SEEK_END)
+
+    def cut_from(self, key: str, value: str) -> None:
+        """Drop everything from the first event on that has this value."""
+        with self.path.open("rb") as file:
+            position = 0
+            for line in file:
+                if json.loads(line).get(key) == value:
+                    self.cut(position)
+                    return
+                position += len(line)
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the events of a file; a last line that is torn is left out."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield json.loads(line)
+
+
+def _whole_lines(path: Path) -> int:
+    """Return where the last whole line ends."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        end = size
+        while end > 0:
+            start = max(0, end - 65536)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+    return 0

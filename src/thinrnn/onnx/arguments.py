@@ -1,0 +1,89 @@
+"""The arguments of a model as a flat list of named tensors, and back.
+
+A packed sequence among them is two tensors for ONNX: the padded data (T, B, features) and the
+lengths (B,).
+"""
+
+import inspect
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from thinrnn._model.tree import call_arguments, map_tensors, paths_in, tensors_in
+from thinrnn.errors import ExampleError
+
+
+@dataclass
+class Padded:
+    """What stands for a packed sequence outside."""
+
+    data: Tensor
+    lengths: Tensor
+
+
+class Arguments:
+    """An example as named tensors, and how the model is called with others in their places."""
+
+    def __init__(self, model: nn.Module, example: Any) -> None:
+        args, kwargs = call_arguments(example)
+        self._args = tuple(_padded(a) for a in args)
+        self._kwargs = {k: _padded(v) for k, v in kwargs.items()}
+        tree = dict(zip(_parameter_names(model, len(args)), self._args, strict=True))
+        tree |= self._kwargs
+        names = [path for name, value in tree.items() for path in paths_in(value, name)]
+        self.names = unique(names)
+        self.tensors = [_plain(t) for t in tensors_in((self._args, self._kwargs))]
+        if not self.tensors:
+            raise ExampleError("no tensor in the example: give what the model is called with.")
+
+    def call(self, model: nn.Module, tensors: Sequence[Tensor]) -> Any:
+        """Return what the model returns for other tensors, packed sequences made padded."""
+        given = iter(tensors)
+        args, kwargs = map_tensors((self._args, self._kwargs), lambda _: next(given))
+        result = model(*map(_packed, args), **{k: _packed(v) for k, v in kwargs.items()})
+        if isinstance(result, tuple) and type(result) is tuple:
+            return tuple(_padded(part) for part in result)
+        return _padded(result)
+
+
+def unique(names: list[str]) -> list[str]:
+    """Return the names, numbered where several are the same."""
+    counts, seen = Counter(names), Counter[str]()
+    found = []
+    for name in names:
+        found.append(f"{name}.{seen[name]}" if counts[name] > 1 else name)
+        seen[name] += 1
+    return found
+
+
+def _parameter_names(model: nn.Module, count: int) -> list[str]:
+    names: list[str] = []
+    for parameter in inspect.signature(model.forward).parameters.values():
+        if parameter.kind == parameter.VAR_POSITIONAL:
+            names += [f"{parameter.name}.{place}" for place in range(count - len(names))]
+        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+            names.append(parameter.name)
+    if len(names) < count:
+        raise ExampleError(f"the example has {count} arguments, and the model takes {len(names)}.")
+    return names[:count]
+
+
+def _padded(value: Any) -> Any:
+    return Padded(*pad_packed_sequence(value)) if isinstance(value, PackedSequence) else value
+
+
+def _packed(value: Any) -> Any:
+    if not isinstance(value, Padded):
+        return value
+    return pack_padded_sequence(value.data, value.lengths, enforce_sorted=False)
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    """The tensor on the CPU, in float32 if it is of another floating type."""
+    tensor = tensor.detach().cpu()
+    return tensor.to(torch.float32) if tensor.is_floating_point() else tensor

@@ -1,0 +1,82 @@
+"""A file beside its model: the same inputs at several sizes, whole and in chunks."""
+
+from thinrnn.onnx.axes import Axis, resized, varied
+from thinrnn.onnx.errors import ExportError
+from thinrnn.onnx.onnx_file import OnnxFile, difference
+from thinrnn.onnx.subject import Subject
+
+LARGEST_DIFFERENCE = 1e-4
+
+
+def compare(
+    file: OnnxFile, subject: Subject, kept: list[int], names: list[str]
+) -> tuple[float, list[dict[str, int]]]:
+    """Return the largest difference of the outputs, and the sizes at which they were compared."""
+    largest, checked = 0.0, []
+    for seed, sizes in enumerate(sizes_to_check(subject.axes)):
+        tensors = varied(resized(subject.arguments.tensors, sizes), seed)
+        if subject.shapes_at(tensors) is None:
+            continue
+        wanted = [one for place, one in enumerate(subject.run(tensors)) if place in kept]
+        values = {
+            name: tensor.numpy()
+            for name, tensor in zip(subject.arguments.names, tensors, strict=True)
+            if name in file.inputs  # one that the model does not use is no input of the file
+        }
+        at = {axis.name: size for axis, size in sizes.items()}
+        batch = at.get("batch", 1)
+        found = file({**values, **file.first_states(batch)})
+        apart = difference(wanted, [found[name] for name in names])
+        if not apart <= LARGEST_DIFFERENCE:
+            raise ExportError(_why(apart, at, subject))
+        largest = max(largest, apart)
+        if file.states:
+            chunks = split_into_chunks(at["time"])
+            found = file.stream(values, subject.time_axes, chunks, batch)
+            apart = difference(wanted, [found[name] for name in names])
+            if not apart <= LARGEST_DIFFERENCE:
+                raise ExportError(
+                    f"at {_listed(at)} in chunks the outputs differ by {apart:.3g}: something "
+                    "besides the recurrent layers looks across time, so this model cannot be "
+                    "streamed; nothing was written."
+                )
+            largest = max(largest, apart)
+        checked.append(at)
+    return largest, checked
+
+
+def _why(apart: float, at: dict[str, int], subject: Subject) -> str:
+    if any(layer.packed for layer in subject.watch.layers):
+        why = "the longest sequence of the example has to fill the time axis; if it does, "
+    else:
+        why = ""
+    return (
+        f"at {_listed(at)} the file differs from the model by {apart:.3g}: {why}the model does "
+        "something that depends on sizes or values in Python; nothing was written."
+    )
+
+
+def sizes_to_check(axes: list[Axis]) -> list[dict[Axis, int]]:
+    """Return sizes for the axes: the example's, 1 and others, in several combinations."""
+    rounds: list[dict[Axis, int]] = []
+    for turn in range(5):
+        sizes = {}
+        for place, axis in enumerate(axes):
+            choices = [axis.size, 1, 3 * axis.size, 2 * axis.size + 1, axis.size + 2]
+            sizes[axis] = choices[turn * (place + 1) % 5]
+        rounds.append(sizes)
+    rounds.append({axis: 1 for axis in axes})
+    return [sizes for place, sizes in enumerate(rounds) if sizes not in rounds[:place]]
+
+
+def split_into_chunks(steps: int) -> list[int]:
+    """Return lengths of chunks, 1, 2, 3 and so on, that make up a sequence."""
+    chunks: list[int] = []
+    while steps:
+        chunks.append(min(len(chunks) + 1, steps))
+        steps -= chunks[-1]
+    return chunks
+
+
+def _listed(sizes: dict[str, int]) -> str:
+    return ", ".join(f"{name} {size}" for name, size in sizes.items()) or "the example"

@@ -1,0 +1,155 @@
+"""export_onnx: a model as an ONNX file that has been run beside it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from thinrnn import __version__
+from thinrnn._files import write_safely
+from thinrnn._gates.attach import is_attached
+from thinrnn._model.copying import copy_module
+from thinrnn.errors import GateError
+from thinrnn.onnx.axes import Axis
+from thinrnn.onnx.compare import compare
+from thinrnn.onnx.errors import ExportError, require_onnx
+from thinrnn.onnx.graph import Traced, trace
+from thinrnn.onnx.onnx_file import OnnxFile
+from thinrnn.onnx.streaming import states_of
+from thinrnn.onnx.subject import Subject
+
+LARGEST_FILE = 2_000_000_000  # bytes; a protocol buffer ends there
+
+
+@dataclass(frozen=True)
+class Export:
+    """An ONNX file: its inputs and outputs with their shapes, and how it differs from the model."""
+
+    path: Path
+    difference: float
+    bytes: int
+    inputs: dict[str, tuple[int | str, ...]]
+    outputs: dict[str, tuple[int | str, ...]]
+    states: tuple[str, ...]  # inputs whose next value is the output of the name + ".next"
+    checked: tuple[dict[str, int], ...]  # the sizes at which it was run beside the model
+
+    def __str__(self) -> str:
+        lines = [f"{self.path}: {self.bytes:,} bytes"]
+        for what, values in (("input", self.inputs), ("output", self.outputs)):
+            lines += [f"{what:<7} {name} ({_listed(shape)})" for name, shape in values.items()]
+        sizes = "; ".join(
+            _listed(f"{name} {size}" for name, size in one.items()) for one in self.checked
+        )
+        lines.append(f"largest difference from PyTorch {self.difference:.2g} (at {sizes})")
+        return "\n".join(lines)
+
+
+def export_onnx(
+    small: nn.Module,
+    path: str | Path,
+    example: Any,
+    *,
+    streaming: bool = False,
+    metadata: Mapping[str, Any] | None = None,
+) -> Export:
+    """Write a model as ONNX, run the file beside it in ONNX Runtime, and return what was found.
+
+    Recurrent layers become ONNX's own LSTM, GRU and RNN operators; batch and time stay free. If
+    the outputs differ by more than 1e-4 of the largest one (of 1, if that is smaller), there is an
+    error and no file.
+
+    Arguments:
+        small: a model without gates; it is left as it is, and exported in eval mode and float32.
+        path: the file to write.
+        example: what the model is called with: a tensor, a tuple of arguments, a dictionary of
+            keyword arguments; without a state if the state is to be streamed.
+        streaming: give the file every recurrent layer's state as an input, "rnn.l0.h" say, and as
+            the output "rnn.l0.h.next", so that a sequence can be fed in chunks of any length.
+        metadata: more to store in the file, by name.
+
+    >>> from tempfile import mkdtemp
+    >>> export = export_onnx(nn.GRU(4, 3), mkdtemp() + "/gru.onnx", torch.randn(5, 2, 4))
+    >>> export.inputs, export.outputs["output.0"]
+    ({'input': ('time', 'batch', 4)}, ('time', 'batch', 3))
+    """
+    require_onnx()
+    if is_attached(small):
+        raise GateError(
+            "this model has gates; export_onnx(compact(model), ...) writes the small one."
+        )
+    if sum(p.numel() for p in small.parameters()) * 4 > LARGEST_FILE:
+        raise ExportError("the weights take more than 2 GB, which one ONNX file cannot hold.")
+    model = copy_module(small).eval().cpu().float()
+    subject = Subject(model, example)
+    states = states_of(subject.watch, subject.axes) if streaming else {}
+    kept = subject.outputs_without_states() if streaming else list(range(len(subject.outputs)))
+    names = [name for place, name in enumerate(subject.output_names) if place in kept]
+
+    rows = subject.batch
+    given = [torch.zeros(1, rows, width) for width in states.values()]
+    shapes = [_free(subject.axes, which) for which in range(len(subject.inputs))]
+    free_batch = any(axis.name == "batch" for axis in subject.axes)
+    shapes += [{1: "batch"} if free_batch else {} for _ in states]
+    graph = trace(
+        Traced(copy_module(model), subject.arguments, len(states), kept),
+        [*subject.inputs, *given],
+        shapes,
+        input_names=[*subject.arguments.names, *states],
+        output_names=[*names, *(f"{name}.next" for name in states)],
+        layers=subject.watch.layers,
+    )
+    graph.metadata_props.update(_described(subject, small, metadata or {}))
+    return _write(graph, Path(path), subject, kept, names)
+
+
+def _free(axes: list[Axis], which: int) -> dict[int, str]:
+    return {dim: axis.name for axis in axes for tensor, dim in axis.places if tensor == which}
+
+
+def _described(subject: Subject, small: nn.Module, more: Mapping[str, Any]) -> dict[str, str]:
+    tables = {n: m for n, m in small.named_modules() if isinstance(m, nn.Embedding)}
+    sizes = {name: table.embedding_dim for name, table in tables.items()}
+    sizes |= {layer.name: layer.hidden for layer in subject.watch.layers}
+    about = {
+        "thinrnn": __version__,
+        "model": type(small).__name__,
+        "params": sum(p.numel() for p in small.parameters()),
+        "sizes": sizes,
+        **more,
+    }
+    return {k: v if isinstance(v, str) else json.dumps(v) for k, v in about.items()}
+
+
+def _write(graph: Any, path: Path, subject: Subject, kept: list[int], names: list[str]) -> Export:
+    import onnx_ir
+
+    found: dict[str, Any] = {}
+
+    def write(temporary: Path) -> None:
+        temporary.write_bytes(onnx_ir.to_proto(graph).SerializeToString())
+        file = OnnxFile(temporary)
+        found["file"] = file
+        found["difference"], found["checked"] = compare(file, subject, kept, names)
+
+    try:
+        write_safely(path, write)
+    except OSError as error:
+        raise ExportError(f"cannot write '{path}': {error.strerror or error}.") from error
+    file = found["file"]
+    return Export(
+        path,
+        found["difference"],
+        path.stat().st_size,
+        {name: tuple(value.shape) for name, value in file.inputs.items()},
+        {name: tuple(value.shape) for name, value in file.outputs.items()},
+        tuple(file.states),
+        tuple(found["checked"]),
+    )
+
+
+def _listed(items: Any) -> str:
+    return ", ".join(map(str, items))

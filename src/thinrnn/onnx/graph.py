@@ -1,0 +1,176 @@
+"""From a traced model to an ONNX graph."""
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from thinrnn._model.tree import tensors_in
+from thinrnn.onnx.arguments import Arguments
+from thinrnn.onnx.biases import fold_biases_
+from thinrnn.onnx.errors import ExportError
+from thinrnn.onnx.highway import expand_highways_
+from thinrnn.onnx.names import derived_weights, name_layers_, name_weights_
+from thinrnn.onnx.operators import OPSET
+from thinrnn.onnx.tracing import Tracer, prepare_
+from thinrnn.onnx.watch import Layer
+
+MOST_BYTES = 1 << 40  # weights of any size are folded
+TABLES = ("MatMul", "Concat")  # what may make a table of embeddings out of weights
+
+
+class Traced(nn.Module):
+    """The model as torch.onnx sees it: tensors in, tensors out, states last."""
+
+    def __init__(
+        self, model: nn.Module, arguments: Arguments, states: int, outputs: Sequence[int]
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self._arguments = arguments
+        self._states = states
+        self._outputs = list(outputs)
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        count = len(tensors) - self._states
+        tracer = Tracer(tensors[count:] if self._states else None)
+        prepare_(self.model, tracer)
+        with tracer:
+            result = self._arguments.call(self.model, tensors[:count])
+        found = list(tensors_in(result))
+        return (*(found[place] for place in self._outputs), *tracer.last)
+
+
+def trace(
+    traced: Traced,
+    tensors: Sequence[Tensor],
+    shapes: Sequence[dict[int, str]],
+    *,
+    input_names: list[str],
+    output_names: list[str],
+    layers: list[Layer],
+) -> Any:
+    """Return the graph as an onnx_ir.Model; `shapes` names the axes that are free."""
+    with _quiet():
+        try:
+            program = torch.onnx.export(
+                traced.eval(),
+                tuple(tensors),
+                dynamo=True,
+                dynamic_shapes=(tuple(shapes),),
+                input_names=input_names,
+                output_names=output_names,
+                opset_version=OPSET,
+                optimize=False,
+                verbose=False,
+            )
+        except Exception as error:
+            raise ExportError(_explained(error)) from error
+        assert program is not None
+        graph = program.model.graph
+        derived = derived_weights(graph)
+        _fold(program.model)
+    _check_weights(program.model)
+    expand_highways_(graph)
+    _forget_sources(program.model)
+    name_weights_(graph, derived, prefix="model.")
+    name_layers_(graph, layers)
+    fold_biases_(graph)
+    return program.model
+
+
+def _fold(model: Any) -> None:
+    """Compute what depends on weights alone: gates in ONNX's order, transposed matrices.
+
+    A layer that is called several times is then computed as often, and stored once again.
+    """
+    from onnx_ir.passes.common import DeduplicateInitializersPass
+    from onnxscript import optimizer
+
+    def should_fold(node: Any) -> bool | None:
+        # The transpose of a tied embedding would be stored besides it, and a table that is made of
+        # several weights is larger than these; runtimes make both in memory.
+        if node.op_type not in ("Transpose", *TABLES):
+            return None
+        table = node.inputs[0] if node.op_type == "Transpose" else node.outputs[0]
+        return False if _is_looked_up(table) else None
+
+    optimizer.optimize_ir(
+        model,
+        input_size_limit=MOST_BYTES,
+        output_size_limit=MOST_BYTES,
+        should_fold=should_fold,
+    )
+    DeduplicateInitializersPass(size_limit=MOST_BYTES)(model)
+
+
+def _is_looked_up(value: Any) -> bool:
+    """Whether a value is a table of embeddings or a part of one."""
+    return any(
+        (use.node.op_type, use.idx) == ("Gather", 0)
+        or (use.node.op_type in TABLES and _is_looked_up(use.node.outputs[0]))
+        for use in value.uses()
+    )
+
+
+def _check_weights(model: Any) -> None:
+    """Raise if a recurrent operator reads weights that are still to be computed."""
+    for node in model.graph.all_nodes():
+        weights = node.inputs[1:4] if node.op_type in ("LSTM", "GRU", "RNN") else ()
+        if any(weight is not None and not weight.is_initializer() for weight in weights):
+            raise ExportError(
+                f"weights of a recurrent layer (an {node.op_type} in ONNX) are computed from the "
+                "model's input; they have to be constant."
+            )
+
+
+def _forget_sources(model: Any) -> None:
+    """Remove what the exporter notes about source files."""
+    for node in model.graph.all_nodes():
+        node.metadata_props.clear()
+        node.doc_string = None
+    for value in (*model.graph.inputs, *model.graph.outputs, *model.graph.initializers.values()):
+        value.metadata_props.clear()
+    model.graph.metadata_props.clear()
+    model.graph.doc_string = None
+
+
+def _explained(error: Exception) -> str:
+    """Say in one sentence why torch could not follow the model."""
+    causes: list[BaseException] = [error]
+    while causes[-1].__cause__ is not None:
+        causes.append(causes[-1].__cause__)
+    reason = " ".join(str(causes[-1]).split())[:300]
+    if "specializ" in reason or "inferred a static shape" in reason:
+        return (
+            "the model's code fixes the batch or the time, as a Python loop over the steps does: "
+            "use nn.LSTM, nn.GRU or nn.RNN for the loop, or export a model of one step that takes "
+            f"and returns its state. (torch: {reason})"
+        )
+    return f"torch.export cannot follow the model: {reason}"
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the exporter's remarks to itself; what matters about a file is checked by running it."""
+    loggers = [logging.getLogger(name) for name in ("torch", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        nowhere = io.StringIO()
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(nowhere),
+            contextlib.redirect_stderr(nowhere),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

@@ -1,5 +1,0 @@
-"""The HTML report of one or several run folders."""
-
-from thinrnn.report.write import write_report
-
-__all__ = ["write_report"]

@@ -1,0 +1,137 @@
+"""Models timed side by side in one process.
+
+Calls are interleaved, one of each model per round in rotating order, so that whatever else the
+machine does meets all of them alike; medians and the spread are reported, and ratios of medians.
+"""
+
+import contextlib
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from thinrnn._model.tree import call_arguments, tensors_in
+from thinrnn.errors import ExampleError
+from thinrnn.lab.bench.clock import Clock
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Milliseconds per call of one model: the median, and where the middle 80 % lie."""
+
+    median: float
+    low: float
+    high: float
+    calls: int
+
+
+@dataclass(frozen=True)
+class Benchmark(Mapping[str, Timing]):
+    """Timings by name, in the order given; the first is what the others are compared with."""
+
+    timings: dict[str, Timing]
+    threads: int
+
+    def __getitem__(self, name: str) -> Timing:
+        return self.timings[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.timings)
+
+    def __len__(self) -> int:
+        return len(self.timings)
+
+    def speedup(self, name: str) -> float:
+        """Return how many times faster a model is than the first one."""
+        first = next(iter(self.timings.values()))
+        return first.median / self.timings[name].median
+
+    def __str__(self) -> str:
+        width = max(len(name) for name in self.timings)
+        lines = [f"{'model':<{width}}  {'median ms':>10}  {'10-90 %':>17}  {'speed-up':>8}"]
+        for name, t in self.timings.items():
+            spread = f"{t.low:.3f}-{t.high:.3f}"
+            lines.append(
+                f"{name:<{width}}  {t.median:>10.3f}  {spread:>17}  {self.speedup(name):>7.2f}x"
+            )
+        return "\n".join(lines)
+
+
+def benchmark(
+    models: Mapping[str, Callable[..., Any]],
+    example: Any,
+    *,
+    threads: int = 1,
+    seconds: float = 2.0,
+    rounds: int = 15,
+) -> Benchmark:
+    """Return how long each model takes for one call on the example.
+
+    Arguments:
+        models: what to call, by name; torch modules are put into eval mode for the time.
+        example: what to call all of them with: a tensor, a tuple of arguments, a dictionary of
+            keyword arguments.
+        threads: CPU threads of torch for the time.
+        seconds: about how long to measure each model.
+        rounds: measure each model at least so often, however long that takes.
+
+    >>> models = {"wide": nn.LSTM(64, 512), "narrow": nn.LSTM(64, 8)}
+    >>> benchmark(models, torch.zeros(20, 4, 64), seconds=0.1).speedup("narrow") > 1
+    True
+    """
+    if not models:
+        raise ExampleError("there is no model to time: give at least one.")
+    args, kwargs = call_arguments(example)
+    on_gpu = any(tensor.is_cuda for tensor in tensors_in((args, kwargs)))
+
+    def call(name: str) -> Callable[[], Any]:
+        return lambda: models[name](*args, **kwargs)
+
+    with _threads(threads), _eval_mode(models), torch.inference_mode():
+        for name, model in models.items():
+            try:
+                model(*args, **kwargs)
+            except Exception as error:
+                raise ExampleError(f"'{name}' does not run on the example: {error}") from error
+        after = torch.cuda.synchronize if on_gpu else lambda: None
+        clock = Clock({name: call(name) for name in models}, after=after)
+        found: list[dict[str, float]] = []
+        began = time.perf_counter()
+        while len(found) < rounds or time.perf_counter() - began < seconds * len(models):
+            found.append(clock.round())
+    timings = {name: _timing([one[name] for one in found], clock.repeats[name]) for name in models}
+    return Benchmark(timings, threads)
+
+
+def _timing(times: list[float], calls: int) -> Timing:
+    ordered = sorted(times)
+    last = len(ordered) - 1
+    low, high = ordered[round(0.1 * last)], ordered[round(0.9 * last)]
+    return Timing(statistics.median(ordered), low, high, len(ordered) * calls)
+
+
+@contextlib.contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def _eval_mode(models: Mapping[str, Any]) -> Iterator[None]:
+    modules = [m for m in models.values() if isinstance(m, nn.Module)]
+    modes = {part: part.training for module in modules for part in module.modules()}
+    for module in modules:
+        module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes.items():
+            part.training = training

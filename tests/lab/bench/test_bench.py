@@ -1,0 +1,95 @@
+"""thinrnn bench across runtimes, as a user calls it."""
+
+import json
+import shutil
+
+import pytest
+
+from thinrnn.lab.bench.candidates import make_candidate
+from thinrnn.lab.bench.compare import compare
+from thinrnn.lab.bench.wanted import Wanted
+from thinrnn.lab.run.progress import Silent
+
+
+@pytest.fixture(autouse=True)
+def small_and_short(monkeypatch):
+    """What is flushed for a cold call is small, and nobody waits long for an answer."""
+    monkeypatch.setattr("thinrnn.lab.bench.compare.largest_cache", lambda: 1 << 20)
+    monkeypatch.setattr("thinrnn.lab.bench.child.PATIENCE", 120.0)
+
+
+def test_models_are_compared_across_runtimes_with_an_untrained_dense_one(small, tmp_path, call):
+    pytest.importorskip("onnxscript")
+    out, text = tmp_path / "bench.json", tmp_path / "valid.txt"
+    text.write_text("w1 w2 w3\n" * 40)
+    code, said, wrong = call(
+        *("bench", small, "--runtimes", "eager,onnx,int8,best", "--shape", "2x3", "--shape", "1x1"),
+        *("--seconds", 0, "--valid", text, "--out", out),
+    )
+    assert code == 0, wrong
+    result = json.loads(out.read_text())
+    assert [*result["models"]] == ["dense", "thin"] and result["untrained"] == ["dense"]
+    assert result["models"]["dense"]["sizes"] == "8-12-12"
+    before, after = (one["perplexity"] for one in result["quality"])
+    assert [one["runtime"] for one in result["quality"]] == ["onnx", "int8"]
+    assert before != after and abs(after / before - 1) < 0.01
+    assert result["models"]["dense"]["weights"] > result["models"]["thin"]["weights"]
+    settings = {(c["runtime"], c["batch"], c["steps"], c["caches"]) for c in result["cases"]}
+    shapes = {(2, 3, "warm"), (1, 1, "warm"), (1, 1, "cold")}
+    assert settings == {(r, *shape) for r in ("eager", "onnx", "int8", "best") for shape in shapes}
+    for case in result["cases"]:
+        dense, thin = case["models"]["dense"], case["models"]["thin"]
+        assert dense["speedup"] == 1 and thin["lower"] <= thin["median"] <= thin["upper"]
+        assert thin["speedup"] == pytest.approx(dense["median"] / thin["median"])
+        in_eager = next(
+            other
+            for other in result["cases"]
+            if other["runtime"] == "eager"
+            and all(other[key] == case[key] for key in ("batch", "steps", "caches"))
+        )
+        if case["runtime"] == "best":
+            assert "speedup_over_eager" not in thin
+        elif case is not in_eager:
+            wanted = in_eager["models"]["dense"]["median"] / thin["median"]
+            assert thin["speedup_over_eager"] == pytest.approx(wanted)
+    sizes = {(one["runtime"], one["model"]): one for one in result["memory"]}
+    assert len(sizes) == 8
+    assert sizes["int8", "dense"]["bytes"] < sizes["onnx", "dense"]["bytes"]
+    assert all(one["peak"] > 1e6 for one in sizes.values() if one["peak"] is not None)
+    assert result["skipped"] == [] and result["command"].startswith("thinrnn")
+    assert str(tmp_path) not in json.dumps({**result, "command": ""})
+    assert "batch 1, 1 step, 1 thread, cold caches" in said and "over dense in eager" in said
+
+
+def test_the_dense_model_may_have_a_shape_of_its_own(small, call):
+    code, said, _ = call(
+        *("bench", small, "--dense", "16-20-24", "--shape", "1x2", "--seconds", 0, "--json")
+    )
+    models = json.loads(said)["models"]
+    recurrent = 4 * (20 * (16 + 20) + 24 * (20 + 24))
+    assert code == 0 and models["dense"]["weights"] == 30 * 16 + recurrent + 30 * 24
+
+
+def test_a_runtime_that_does_not_take_a_model_is_skipped_with_the_reason(small, tmp_path):
+    pytest.importorskip("onnxscript")
+    copy = shutil.copytree(small, tmp_path / "copy")
+    candidate = make_candidate("thin", copy, tmp_path / "files", ["onnx"])
+    (copy / "model.safetensors").unlink()
+    found = compare([candidate], Wanted(["eager", "onnx"], [1], [(1, 2)], 0), Silent())
+    assert [case["runtime"] for case in found.cases] == ["onnx"]
+    assert [one["runtime"] for one in found.skipped] == ["eager"]
+    assert "model.safetensors" in found.skipped[0]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--runtimes", "eager,fast"], "no runtime 'fast'"),
+        (["--shape", "10"], "'10' is no shape"),
+        (["--threads", "1,none"], "--threads is '1,none'"),
+        (["--dense", "1500"], "'1500' is no shape"),
+    ],
+)
+def test_what_is_typed_wrong_is_named(small, call, options, said):
+    code, _, wrong = call("bench", small, *options)
+    assert code == 2 and said in wrong

@@ -1,0 +1,27 @@
+"""Every runtime streams the same model."""
+
+import numpy
+import pytest
+import torch
+
+from thinrnn.lab.bench.candidates import make_candidate
+from thinrnn.lab.bench.runtimes import prepare
+from thinrnn.lab.recipes.language_model.load import load_model
+
+
+@pytest.mark.parametrize("runtime", ["eager", "onnx", "int8"])
+def test_the_state_of_one_call_goes_into_the_next(small, tmp_path, runtime):
+    if runtime != "eager":
+        pytest.importorskip("onnxscript")
+    before = torch.get_num_threads()
+    candidate = make_candidate("thin", small, tmp_path, [runtime])
+    call = prepare(runtime, candidate.place(runtime), 1)(1, 1)
+    torch.set_num_threads(before)
+    steps = 6
+    found = [numpy.asarray(call())[0, 0].copy() for _ in range(steps)]
+    with torch.inference_mode():
+        whole, _ = load_model(small).model(torch.zeros(steps + 1, 1, dtype=torch.long))
+    # in PyTorch a first call makes the state
+    wanted = whole[1:, 0].numpy() if runtime == "eager" else whole[:steps, 0].numpy()
+    assert numpy.abs(numpy.stack(found) - wanted).max() < (0.02 if runtime == "int8" else 1e-5)
+    assert numpy.abs(wanted[0] - wanted[-1]).max() > 1e-3  # the state matters

@@ -1,0 +1,101 @@
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from thinrnn.lab.recipes.settings import (
+    as_json,
+    changed,
+    check_limits,
+    described,
+    from_toml,
+    setting,
+    with_values,
+)
+from thinrnn.lab.run import InputError
+
+
+@dataclass(frozen=True)
+class Example:
+    lr: float = setting(1.0, "learning rate", above=0)
+    epochs: int = setting(3, "passes", least=1, most=10)
+    cell: str = setting("lstm", "layer", choices=("lstm", "gru"))
+    tied: bool = setting(False, "tie")
+    hidden: tuple[int, ...] = setting((2, 2), "sizes", least=1)
+    patience: int | None = setting(None, "epochs")
+    l0: float | Mapping[str, float] | None = setting(None, "penalty")
+
+    def __post_init__(self):
+        check_limits(self)
+
+
+def test_texts_become_the_types_of_their_fields():
+    texts = [
+        "lr=2e-1",
+        "epochs=4",
+        "cell=gru",
+        "tied=yes",
+        "hidden=5, 6,7",
+        "patience=9",
+        "l0=1e-7",
+    ]
+    assert changed(Example(), texts) == Example(0.2, 4, "gru", True, (5, 6, 7), 9, 1e-7)
+    assert changed(Example(patience=4), ["patience=none"]).patience is None
+    assert changed(Example(), ['l0={"rnn.*": 2e-7}']).l0 == {"rnn.*": 2e-7}
+    assert changed(Example(), ["hidden=8"]).hidden == (8,)
+    assert changed(Example(), ["epochs=1e1"]).epochs == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("lr", "'lr' is not key=value: write --set lr=VALUE."),
+        ("lrr=1", "there is no setting 'lrr': did you mean 'lr'?"),
+        ("zzzz=1", "there is no setting 'zzzz': 'thinrnn list --settings' shows all."),
+        ("lr=fast", "lr is 'fast', but must be a number."),
+        ("lr=0", "lr is 0.0, but must be above 0."),
+        ("lr=nan", "lr is nan, but must be above 0."),
+        ("epochs=1.5", "epochs is '1.5', but must be a whole number."),
+        ("epochs=99", "epochs is 99, but must be at most 10."),
+        ("hidden=3,x", "hidden is 'x', but must be a whole number."),
+        ("hidden=3,0", "hidden is 0, but must be at least 1."),
+        ("cell=tree", "cell is 'tree', but must be one of: lstm, gru."),
+        ("tied=maybe", "tied is 'maybe', but must be true or false."),
+        ("l0=[1]", "l0 is '[1]', but must be a number or a table such as"),
+    ],
+)
+def test_a_wrong_setting_is_said_in_one_line(text, message):
+    with pytest.raises(InputError) as caught:
+        changed(Example(), [text])
+    assert str(caught.value).startswith(message)
+
+
+def test_toml_takes_the_same_settings(tmp_path):
+    file = tmp_path / "a.toml"
+    file.write_text('lr = 3\nhidden = [4, 5]\ntied = true\n[l0]\n"rnn.*" = 1e-8\n')
+    expected = Example(lr=3.0, hidden=(4, 5), tied=True, l0={"rnn.*": 1e-8})
+    assert from_toml(Example(), file) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot read .*: No such file"),
+        (b"lr = ", "is not valid TOML"),
+        (b"\xff\xfe", "is not valid TOML"),
+        (b"epochs = true", "epochs is True, but must be a whole number"),
+        (b"cell = 3", "cell is 3, but must be a text"),
+    ],
+)
+def test_a_wrong_toml_file_is_said_in_one_line(tmp_path, content, message):
+    file = tmp_path / "a.toml"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        from_toml(Example(), file)
+
+
+def test_settings_survive_json_and_can_be_listed():
+    settings = Example(hidden=(4,), l0={"a": 1.0})
+    assert with_values(Example(), as_json(settings)) == settings
+    assert ("hidden", "4", "sizes") in described(settings)

@@ -1,0 +1,117 @@
+"""What a run folder may look like, and what is said about one that is damaged."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from thinrnn.errors import RunError
+from thinrnn.lab.report.read import read_run
+
+MakeRun = Callable[..., Path]
+
+
+def test_a_finished_run_is_read_whole(make_run: MakeRun) -> None:
+    run = read_run(make_run("demo", epochs=5))
+    assert run.name == "demo" and run.finished
+    assert set(run.summaries) == {"dense", "small", "control"}
+    assert [e.epoch for e in run.phase("gated")] == [1, 2, 3, 4, 5]
+    assert run.phase("gated")[0].values["lstm.l0"].shape == (200,)
+    assert run.matrices[0].name == "embedding.weight"
+    assert len(run.matrices[0].kept_rows) == 2000  # null means all of them
+    assert len(run.matrices[0].kept_columns) == 100
+
+
+def test_a_run_that_has_only_its_configuration_is_a_run(make_run: MakeRun) -> None:
+    folder = make_run(finished=False)
+    (folder / "metrics.jsonl").unlink()
+    (folder / "dense.json").unlink()
+    run = read_run(folder)
+    assert not run.finished and run.epochs == () and run.matrices == ()
+
+
+def test_a_torn_last_line_is_left_out(make_run: MakeRun) -> None:
+    folder = make_run(epochs=3)
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"event": "epoch", "phase": "control", "epo')
+    run = read_run(folder)
+    assert len(run.phase("control")) == 3
+    assert run.damaged_lines == ()
+
+
+def test_a_torn_line_before_a_resume_is_left_out_and_named(make_run: MakeRun) -> None:
+    folder = make_run(epochs=3)
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    lines[1] = lines[1][:40]
+    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    run = read_run(folder)
+    assert run.damaged_lines == (2,)
+    assert [e.epoch for e in run.phase("dense")] == [1, 3]
+
+
+def test_the_later_measurement_of_an_epoch_counts(make_run: MakeRun) -> None:
+    folder = make_run(epochs=3)
+    again = {"event": "epoch", "phase": "dense", "epoch": 2, "valid_perplexity": 7.0}
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps(again) + "\n")
+    run = read_run(folder)
+    assert [e.epoch for e in run.phase("dense")] == [1, 2, 3]
+    assert run.phase("dense")[1].valid_perplexity == 7.0
+    assert run.epochs[-1].valid_perplexity == 7.0
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"missing is not a run folder: there is no such folder"):
+        read_run(tmp_path / "missing")
+    with pytest.raises(RunError, match=r"not a run folder: it has no config\.json"):
+        read_run(tmp_path)
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(RunError, match="not a run folder"):
+        read_run(file)
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "dense.json", "small.json", "control.json", "pattern.json"]
+)
+@pytest.mark.parametrize("content", [b'{"kind": "de', b"", b"\xff\xfe\x00", b"[1, 2]"])
+def test_a_damaged_file_is_named(make_run: MakeRun, name: str, content: bytes) -> None:
+    folder = make_run(epochs=2)
+    (folder / name).write_bytes(content)
+    with pytest.raises(RunError, match=name):
+        read_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        ("small.json", {"weights": "many"}, "weights is 'many', not a number"),
+        ("small.json", {"neurons": 3}, "small.json is damaged"),
+        (
+            "pattern.json",
+            {"matrices": [{"name": "w", "rows": 2, "columns": 2, "kept_rows": [5]}]},
+            "outside 0..1",
+        ),
+        (
+            "pattern.json",
+            {"matrices": [{"name": "w", "rows": 0, "columns": 2}]},
+            "'w' has no entries",
+        ),
+        ("pattern.json", {"matrices": [{"name": "w"}]}, "pattern.json is damaged"),
+    ],
+)
+def test_a_file_with_wrong_contents_is_named(
+    make_run: MakeRun, name: str, data: object, reason: str
+) -> None:
+    folder = make_run(epochs=2)
+    (folder / name).write_text(json.dumps(data))
+    with pytest.raises(RunError, match=reason):
+        read_run(folder)
+
+
+def test_metrics_without_a_single_good_line_are_refused(make_run: MakeRun) -> None:
+    folder = make_run(epochs=2)
+    (folder / "metrics.jsonl").write_bytes(b"\x00\x01\n\x02\n")
+    with pytest.raises(RunError, match=r"metrics\.jsonl is damaged"):
+        read_run(folder)

@@ -1,0 +1,41 @@
+import io
+
+from thinrnn.lab.run.progress import Plain, Shown, time_left
+
+
+def test_without_a_terminal_lines_are_plain_and_now_and_then():
+    out = io.StringIO()
+    with Shown(out) as progress:
+        progress.start("gated", 100)
+        progress.step(1, loss="5.0")
+        progress.line("half way")
+    assert out.getvalue() == "half way\n"
+
+
+def test_a_plain_line_says_how_far_it_is_and_how_long_it_takes():
+    out = io.StringIO()
+    plain = Plain(out, every=0)
+    plain.start("gated", 100, done=50)
+    plain.began -= 10
+    plain.step(60, loss="5.0", kept="10-20")
+    assert out.getvalue() == "gated 60/100  loss 5.0  kept 10-20  0:40 left\n"
+
+
+def test_a_terminal_gets_a_bar_with_the_texts_beside_it():
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    out = Terminal()
+    with Shown(out) as progress:
+        progress.start("dense", 10)
+        progress.step(5, ppl="99.5")
+        progress.line("[not markup] said")
+        progress.start("gated", 10)
+    assert "[not markup] said" in out.getvalue()
+
+
+def test_time_left_reads_like_a_clock():
+    assert time_left(10, 0, 5) == "-:--"
+    assert time_left(60, 60, 65) == "1:05"
+    assert time_left(3600, 1, 2) == "2:00:00"

@@ -269,7 +269,7 @@ def bad_files(tmp_path_factory):
     [
         (["train"], "say what to train, as in 'thinrnn train lm'"),
         (["train", "lm"], "no training text: give --train FILE"),
-        (["train", "ml"], "there is no preset 'ml': choose one of lm,"),
+        (["train", "ml"], "there is no preset 'ml': did you mean 'lm'?"),
         (
             ["train", "lm", "--set", "hiden=3"],
             "there is no setting 'hiden': did you mean 'hidden'?",

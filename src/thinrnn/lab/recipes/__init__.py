@@ -1,5 +1,6 @@
 """The experiments, each a folder with data, model, settings and training, and their presets."""
 
+import difflib
 import importlib
 import importlib.util
 from collections.abc import Callable
@@ -15,9 +16,17 @@ RECIPES = ("language_model", "squad")
 
 @dataclass(frozen=True)
 class Preset:
-    """Settings that have a name; `expected` says what they reach, where that has been measured.
+    """Settings with a name.
 
-    `corpus` names the public text that they are made for, if any.
+    Attributes:
+        name: What `thinrnn train` takes.
+        recipe: The package that trains it.
+        summary: One line for `thinrnn list`.
+        settings: Builds the settings.
+        expected: The measured result, or an empty text.
+        corpus: The public corpus that the preset needs, or an empty text.
+        is_general: True for presets that work on any text. The others reproduce the results of
+            the paper; `thinrnn list` shows them only with `--all`.
     """
 
     name: str
@@ -26,23 +35,30 @@ class Preset:
     settings: Callable[[], Any]
     expected: str = ""
     corpus: str = ""
+    is_general: bool = False
 
 
-def presets() -> dict[str, Preset]:
-    """Return all presets by name."""
+def presets(*, all: bool = True) -> dict[str, Preset]:
+    """Return the presets by name; with `all=False` only the general ones."""
     found: dict[str, Preset] = {}
     for recipe in RECIPES:
         module = importlib.import_module(f"thinrnn.lab.recipes.{recipe}.presets")
         found.update({preset.name: preset for preset in module.PRESETS})
-    return found
+    return {name: preset for name, preset in found.items() if all or preset.is_general}
 
 
 def preset(name: str) -> Preset:
-    """Return one preset, or say which there are."""
+    """Return the preset of this name.
+
+    Raises:
+        InputError: No preset has this name.
+    """
     known = presets()
-    if name not in known:
-        raise InputError(f"there is no preset '{name}': choose one of {', '.join(known)}.")
-    return known[name]
+    if name in known:
+        return known[name]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"did you mean '{near[0]}'?" if near else "'thinrnn list --all' shows all presets."
+    raise InputError(f"there is no preset '{name}': {hint}")
 
 
 def part(recipe: str, name: str) -> ModuleType:

@@ -118,3 +118,8 @@ def test_a_preset_trains_to_the_end(name, tiny, tmp_path):
     finished = train.start(settings, tmp_path / "run", preset=None, progress=Silent())
     kinds = {"gated": "small"}
     assert list(finished.summaries()) == [kinds.get(p, p) for p in settings.phases]
+
+
+def test_the_general_presets_are_the_ones_for_any_text():
+    assert list(recipes.presets(all=False)) == ["lm", "char", "demo"]
+    assert len(recipes.presets()) == 37

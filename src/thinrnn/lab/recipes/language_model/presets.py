@@ -1,5 +1,7 @@
 """Settings by name."""
 
+from collections.abc import Callable
+
 from thinrnn.lab.recipes import Preset
 from thinrnn.lab.recipes.language_model import ptb, ptb_rhn
 from thinrnn.lab.recipes.language_model.settings import Settings
@@ -40,16 +42,17 @@ def demo() -> Settings:
     )
 
 
+def general(
+    name: str, summary: str, settings: Callable[[], Settings], expected: str = ""
+) -> Preset:
+    """Return a preset that works on any text; `thinrnn list` shows it by default."""
+    return Preset(name, "language_model", summary, settings, expected, is_general=True)
+
+
 PRESETS = (
-    Preset("lm", "language_model", "your own text, word level", lm),
-    Preset("char", "language_model", "your own text, character level", char),
-    Preset(
-        "demo",
-        "language_model",
-        "the text that comes with Python",
-        demo,
-        "39.87 / 35.38, 0.32M weights",
-    ),
+    general("lm", "your own text, word level", lm),
+    general("char", "your own text, character level", char),
+    general("demo", "the text that comes with Python", demo, "39.87 / 35.38, 0.32M weights"),
     *ptb.PRESETS,
     *ptb_rhn.PRESETS,
 )

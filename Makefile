@@ -20,7 +20,7 @@ $(READY): pyproject.toml constraints.txt src/thinrnn/__init__.py
 	@echo "installing into $(VENV), this takes a few minutes the first time"
 	@$(PYTHON) -m venv $(VENV)
 	@$(PIP) hatchling
-	@$(PIP) --no-build-isolation -e '.[all,dev]'
+	@$(PIP) --no-build-isolation -e '.[all,dev,docs]'
 	@touch $@
 
 demo: $(READY) ## prune a small language model on real text

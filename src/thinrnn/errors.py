@@ -41,5 +41,9 @@ class FolderError(ThinRNNError, ValueError):
     """A saved model cannot be read, or belongs to another model."""
 
 
+class MissingExtraError(ThinRNNError, ImportError):
+    """An optional package is missing or too old; the message says how to install it."""
+
+
 class RunError(ThinRNNError, ValueError):
     """A run folder is missing, incomplete or not a run folder."""

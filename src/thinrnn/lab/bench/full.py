@@ -6,6 +6,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from thinrnn.errors import MissingExtraError
 from thinrnn.lab.bench.candidates import build_dense, make_candidate
 from thinrnn.lab.bench.clock import largest_cache
 from thinrnn.lab.bench.compare import compare
@@ -15,7 +16,7 @@ from thinrnn.lab.bench.wanted import Wanted
 from thinrnn.lab.run.environment import command_line, environment
 from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.progress import Progress
-from thinrnn.onnx.errors import ExportError, MissingExtraError, require_onnx
+from thinrnn.onnx.errors import ExportError, require_onnx
 
 
 def compare_folders(

@@ -1,15 +1,16 @@
 """thinrnn doctor: is everything here that thinrnn needs, and does it work."""
 
-import importlib.util
 from typing import Any
 
 import typer
 
+from thinrnn._extras import how_to_install, missing
 from thinrnn.lab.cli.options import Json
 
 EXTRAS = {
-    "onnxruntime": "export to ONNX: pip install 'thinrnn[onnx]'",
-    "matplotlib": "pictures for papers: pip install 'thinrnn[report]'",
+    "onnxruntime": f"export to ONNX: {how_to_install('onnx')}",
+    "matplotlib": f"reports: {how_to_install('report')}",
+    "pooch": f"downloads: {how_to_install('data')}",
     "tensorboard": "curves in TensorBoard: pip install tensorboard",
 }
 
@@ -23,7 +24,7 @@ def doctor(json: Json = False) -> None:
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     found: dict[str, Any] = environment(device)
-    extras = {name: importlib.util.find_spec(name) is not None for name in EXTRAS}
+    extras = {name: not missing(name) for name in EXTRAS}
     problem = self_test()
     rows = [(name, str(value)) for name, value in found.items()]
     rows += [

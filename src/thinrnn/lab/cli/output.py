@@ -6,11 +6,27 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from thinrnn.errors import ExampleError, FolderError, PlanError, RunError, TargetError, ThinRNNError
+from thinrnn.errors import (
+    ExampleError,
+    FolderError,
+    MissingExtraError,
+    PlanError,
+    RunError,
+    TargetError,
+    ThinRNNError,
+)
 from thinrnn.lab.run.errors import InputError, InterruptedRunError
 from thinrnn.lab.run.progress import Shown
 
-BAD_INPUT = (InputError, RunError, FolderError, PlanError, TargetError, ExampleError)
+BAD_INPUT = (
+    InputError,
+    RunError,
+    FolderError,
+    PlanError,
+    TargetError,
+    ExampleError,
+    MissingExtraError,
+)
 
 
 def exit_code(error: ThinRNNError) -> int:

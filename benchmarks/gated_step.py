@@ -107,7 +107,7 @@ def main() -> None:
             "threads": torch.get_num_threads(),
         },
     }
-    out = options.out or Path(f"results/gated-step-{device}.json")
+    out = options.out or Path(f"results/speed/gated-step-{device}.json")
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(result, indent=1) + "\n")
     print(

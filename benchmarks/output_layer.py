@@ -108,7 +108,7 @@ def main() -> None:
     parser.add_argument("--inputs", type=int, default=215)
     parser.add_argument("--words", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=25)
-    parser.add_argument("--out", type=Path, default=Path("results/output-layer-cpu.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/speed/output-layer-cpu.json"))
     options = parser.parse_args()
     models = ways(options.inputs, options.words)
     found: dict[str, dict[str, float]] = {}

@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--rare", type=int, default=8_000)
     parser.add_argument("--rare-size", type=int, default=25)
     parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--out", type=Path, default=Path("results/rare-words-cpu.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/speed/rare-words-cpu.json"))
     options = parser.parse_args()
     found: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:

@@ -119,7 +119,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--runtime", nargs="+", default=["torch", "onnxruntime"])
     parser.add_argument("--seconds", type=float, default=1.5, help="per model and case")
-    parser.add_argument("--out", type=Path, default=Path("results/reader-speed-cpu.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/speed/reader-speed-cpu.json"))
     options = parser.parse_args()
 
     first = options.model[0]

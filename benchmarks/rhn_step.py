@@ -238,7 +238,7 @@ def main() -> None:
     parser.add_argument("--compiled", action="store_true", help="also torch.compile")
     parser.add_argument("--out", type=Path, default=None)
     options = parser.parse_args()
-    out = options.out or Path(f"results/rhn-step-{options.device}.json")
+    out = options.out or Path(f"results/speed/rhn-step-{options.device}.json")
     out.parent.mkdir(parents=True, exist_ok=True)
     ways = measure(options, out)
     print(f"wrote {out}")

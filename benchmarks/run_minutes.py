@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=None, help="folder of the text, if it has one")
     parser.add_argument("--runs", nargs="+", default=RUNS, metavar="PRESET=EPOCHS")
     parser.add_argument("--set", action="append", default=[], help="as of thinrnn train")
-    parser.add_argument("--out", type=Path, default=Path("results/run-minutes-cuda.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/speed/run-minutes-cuda.json"))
     options = parser.parse_args()
     found = {}
     with tempfile.TemporaryDirectory() as folder:

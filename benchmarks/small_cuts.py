@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[218, 505, 196])
     parser.add_argument("--words", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--out", type=Path, default=Path("results/small-cuts-cpu.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/speed/small-cuts-cpu.json"))
     options = parser.parse_args()
     found: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as name:

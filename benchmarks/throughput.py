@@ -1,6 +1,6 @@
 """How fast the language-model recipe trains on the CPU.
 
-    python benchmarks/throughput.py [--out results/throughput-cpu.json]
+    python benchmarks/throughput.py [--out results/speed/throughput-cpu.json]
 
 Two questions: what the recipe costs over a bare PyTorch loop that trains the same dense model on
 the same text (at most 10 %), and whether a whole pruned run is over no later than the dense run of
@@ -90,7 +90,7 @@ def whole_runs(settings: Settings) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path("results/throughput-cpu.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/speed/throughput-cpu.json"))
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     options = parser.parse_args()

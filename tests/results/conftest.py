@@ -1,6 +1,23 @@
-"""Results as `thinrnn publish` writes them, made by hand."""
+"""Fixtures: small made-up results, and the command that publishes runs."""
 
 import pytest
+
+from tools.results.__main__ import main
+
+
+@pytest.fixture
+def publish(capsys):
+    """Run `python -m tools.results publish`; return exit code, output and messages."""
+
+    def run(*arguments):
+        try:
+            code = main(["publish", *map(str, arguments)])
+        except SystemExit as left:  # wrong options
+            code = left.code
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
+
+    return run
 
 
 @pytest.fixture

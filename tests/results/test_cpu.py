@@ -104,14 +104,14 @@ def test_what_was_not_measured_is_left_out():
 
 @pytest.mark.parametrize("there", [False, True])
 def test_marked_places_are_filled_and_the_rest_is_left_alone(tmp_path, there):
-    (tmp_path / "results").mkdir()
+    (tmp_path / "results/speed").mkdir(parents=True)
     (tmp_path / "docs/how-to").mkdir(parents=True)
     names = ("summary", "batches", "gains", "stream")
     text = "".join(f"{n} before\n<!-- cpu {n} -->\nstale\n<!-- end of cpu {n} -->\n" for n in names)
     for name in PAGES:
         (tmp_path / name).write_text(text)
     if there:
-        (tmp_path / "results/bench-cpu.json").write_text(json.dumps(made_up()))
+        (tmp_path / "results/speed/bench-cpu.json").write_text(json.dumps(made_up()))
     changed = write_pages(tmp_path)
     assert {tmp_path / name for name in PAGES} < set(changed) and write_pages(tmp_path) == []
     page = (tmp_path / "README.md").read_text()

@@ -42,7 +42,7 @@ def test_ways_side_by_side_and_what_is_missed():
 
 
 def test_the_page_is_filled_from_the_files(tmp_path):
-    (tmp_path / "results").mkdir()
+    (tmp_path / "results/speed").mkdir(parents=True)
     (tmp_path / PAGE).parent.mkdir(parents=True)
     (tmp_path / PAGE).write_text("a\n<!-- highway step -->\nold\n<!-- end of highway step -->\nb\n")
     assert read(tmp_path / "results") == [] and missed([]) == []

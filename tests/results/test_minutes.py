@@ -53,6 +53,7 @@ def test_epochs_of_the_highway_network_are_counted_in_proportion():
 def test_without_a_file_nothing_is_said(tmp_path):
     assert minutes.read(tmp_path) is None
     assert "alone on the GPU" not in results_page(Results({}))
+    (tmp_path / "speed").mkdir()
     (tmp_path / minutes.FILE).write_text(json.dumps(found(1.0, 3.0)))
     assert minutes.read(tmp_path) == found(1.0, 3.0)
     highway = {"runs": {minutes.TIMED_AS: found(1.0, 3.0, 2.0)["runs"]["ptb-rhn-plain"]}}

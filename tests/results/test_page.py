@@ -182,18 +182,18 @@ def test_stored_models_time_and_memory_are_listed(make):
     }
     page = results_page(Results({"ptb-paper": make(stored=stored, small=(80.5, 77.5, 6_150_000))}))
     assert "| int8 | 6.10 MiB | 6.15M | 80.55, 77.56 |" in page
-    assert "| [ptb-paper](results/ptb-paper.json) | small | 100 | 10.0 | 2.00 | a GPU |" in page
+    assert "| [ptb-paper](results/ptb/ptb-paper.json) | small | 100 | 10.0 | 2.00 | a GPU |" in page
 
 
 def test_pages_are_written_once_and_the_readme_outside_the_markers_is_left_alone(make, tmp_path):
-    (tmp_path / "results").mkdir()
+    (tmp_path / "results/ptb").mkdir(parents=True)
     (tmp_path / "results/speed.json").write_text('{"what": "something else"}')
     readme = tmp_path / "README.md"
     readme.write_text("before\n<!-- results -->\nold\n<!-- end of results -->\nafter\n")
     assert [path.name for path in write_pages(tmp_path)] == ["RESULTS.md", "README.md"]
     assert "not finished" in readme.read_text()
     run = make(small=(80.5, 77.5, 6_150_000))
-    (tmp_path / "results/ptb-paper.json").write_text(json.dumps(run))
+    (tmp_path / "results/ptb/ptb-paper.json").write_text(json.dumps(run))
     write_pages(tmp_path)
     text = readme.read_text()
     assert text.startswith("before\n<!-- results -->\n| Penn Treebank |")
@@ -262,7 +262,7 @@ def test_mult_adds_stand_beside_those_of_the_paper(make):
 
 def test_pictures_that_are_there_are_shown(make):
     runs = {"ptb-paper": make(small=(80.5, 77.5, 6_150_000))}
-    assert "](results/ptb-paper.svg)" in results_page(Results(runs, ("ptb-paper",)))
+    assert "](results/ptb/ptb-paper.svg)" in results_page(Results(runs, ("ptb-paper",)))
     assert ".svg" not in results_page(Results(runs))
 
 

@@ -58,10 +58,10 @@ def run(data, tmp_path_factory):
     return train(data, tmp_path_factory.mktemp("runs") / "mine")
 
 
-def test_a_run_becomes_one_file_without_local_paths(run, data, tmp_path, call):
-    code, said, _ = call("publish", run, "--to", tmp_path / "results")
+def test_a_run_becomes_one_file_without_local_paths(run, data, tmp_path, publish):
+    code, said, _ = publish(run, "--to", tmp_path / "results")
     path = tmp_path / "results/lm-seed3.json"
-    assert code == 0 and said.startswith(f"wrote {path}; next: ")
+    assert code == 0 and f"wrote {path}" in said
     text = path.read_text()
     result = json.loads(text)
     assert str(run.parent) not in text and str(data) not in text
@@ -82,9 +82,11 @@ def test_a_run_becomes_one_file_without_local_paths(run, data, tmp_path, call):
     assert "rnn.weight_hh_l0: 48 × 12 → " in (tmp_path / "results/lm-seed3.svg").read_text()
 
 
-def test_the_stored_model_is_measured_as_loaded_and_eval_says_the_same(run, data, tmp_path, call):
-    code, said, _ = call(
-        *("publish", run, "--to", tmp_path, "--name", "mine"),
+def test_the_stored_model_is_measured_as_loaded_and_eval_says_the_same(
+    run, data, tmp_path, call, publish
+):
+    code, said, _ = publish(
+        *(run, "--to", tmp_path, "--name", "mine"),
         *("--store", "int8", "--data", data, "--json"),
     )
     assert code == 0 and json.loads(said)["written"] == [str(tmp_path / "mine.json")]
@@ -101,15 +103,13 @@ def test_the_stored_model_is_measured_as_loaded_and_eval_says_the_same(run, data
     assert stored["valid_perplexity"] == pytest.approx(small["valid_perplexity"], rel=0.02)
 
 
-def test_a_control_trained_beside_the_run_is_the_one_that_the_run_trains(run, data, tmp_path, call):
+def test_a_control_trained_beside_the_run_is_its_control(run, data, tmp_path, publish):
     embedding, *hidden = json.loads((run / "small.json").read_text())["neurons"].values()
     sizes = {"embedding": embedding, "hidden": ",".join(map(str, hidden)), "phases": "control"}
     gated = train(data, tmp_path / "gated", phases="gated")
     elsewhere = shutil.copytree(data, tmp_path / "elsewhere")
     control = train(elsewhere, tmp_path / "control", **sizes)
-    code, _, error = call(
-        "publish", gated, "--control", control, "--to", tmp_path, "--name", "both"
-    )
+    code, _, error = publish(gated, "--control", control, "--to", tmp_path, "--name", "both")
     assert code == 0, error
     both = json.loads((tmp_path / "both.json").read_text())
     inside = json.loads((run / "control.json").read_text())
@@ -128,43 +128,43 @@ def test_a_control_trained_beside_the_run_is_the_one_that_the_run_trains(run, da
     ],
 )
 def test_a_run_with_another_seed_setting_or_shape_is_no_control(
-    run, data, tmp_path, call, changes, reason
+    run, data, tmp_path, publish, changes, reason
 ):
     other = train(data, tmp_path / "other", phases="control", epochs=1, **changes)
     config = json.loads((other / "config.json").read_text())
     config["settings"]["epochs"] = OPTIONS["epochs"]
     (other / "config.json").write_text(json.dumps(config))
-    code, _, error = call("publish", run, "--control", other, "--to", tmp_path)
+    code, _, error = publish(run, "--control", other, "--to", tmp_path)
     assert code == 2 and "is no control of" in error and reason in error
     assert not list(tmp_path.glob("*.json"))
 
 
-def test_pages_beside_the_results_are_written_again(run, tmp_path, call):
+def test_pages_beside_the_results_are_written_again(run, tmp_path, publish):
     (tmp_path / "RESULTS.md").write_text("old")
-    code, said, _ = call("publish", run, "--to", tmp_path / "results", "--name", "ptb-gru")
+    code, said, _ = publish(run, "--to", tmp_path / "results", "--name", "ptb-gru")
     assert code == 0 and "RESULTS.md" in said
-    assert "[ptb-gru](results/ptb-gru.json)" in (tmp_path / "RESULTS.md").read_text()
+    assert "[ptb-gru](results/ptb/ptb-gru.json)" in (tmp_path / "RESULTS.md").read_text()
 
 
-def test_a_public_corpus_is_named_with_its_files(run, tmp_path, call, monkeypatch):
+def test_a_public_corpus_is_named_with_its_files(run, tmp_path, publish, monkeypatch):
     found = json.loads((run / "config.json").read_text())["text"]["sha256"]
     facts = texts_module.Facts({}, 0, found)
     monkeypatch.setitem(texts_module.FACTS, "ptb", facts)
-    call("publish", run, "--to", tmp_path, "--name", "x")
+    publish(run, "--to", tmp_path, "--name", "x")
     text = json.loads((tmp_path / "x.json").read_text())["text"]
     assert text["corpus"] == "Penn Treebank"
     assert text["files"] == {file.name: file.sha256 for file in corpora.PTB.files}
 
 
-def test_what_cannot_be_published_is_said(run, tmp_path, call):
-    assert "nowhere is not a run folder" in call("publish", "nowhere")[2]
-    code, _, err = call("publish", run, run, "--name", "x", "--to", tmp_path)
-    assert code == 2 and "--name is for one run" in err
-    code, _, err = call("publish", run, "--store", "int4", "--to", tmp_path)
-    assert code == 2 and "must be float32, float16 or int8" in err
+def test_what_cannot_be_published_is_said(run, tmp_path, publish):
+    assert "nowhere is not a run folder" in publish("nowhere")[2]
+    code, _, err = publish(run, run, "--name", "x", "--to", tmp_path)
+    assert code == 2 and "--name works with one run" in err
+    code, _, err = publish(run, "--store", "int4", "--to", tmp_path)
+    assert code == 2 and "int4" in err
     (tmp_path / "half").mkdir()
     (tmp_path / "half/config.json").write_text((run / "config.json").read_text())
-    code, _, err = call("publish", tmp_path / "half", "--to", tmp_path)
+    code, _, err = publish(tmp_path / "half", "--to", tmp_path)
     assert code == 2 and "is not finished (gated, control is missing): go on with" in err
     assert not list(tmp_path.glob("*.json"))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FILE = "bench-cpu.json"
+FILE = "speed/bench-cpu.json"
 
 
 @dataclass(frozen=True)

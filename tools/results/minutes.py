@@ -7,7 +7,7 @@ from typing import Any
 from thinrnn.lab import recipes
 from tools.results.markdown import markdown
 
-FILE, HIGHWAY_FILE = "run-minutes-cuda.json", "run-minutes-rhn-cuda.json"
+FILE, HIGHWAY_FILE = "speed/run-minutes-cuda.json", "speed/run-minutes-rhn-cuda.json"
 DENSE, PRUNED = "ptb-dense-ntasgd", "ptb-paper"
 MOST_MINUTES, MOST_OF_DENSE = 15.0, 0.5  # asked for
 HIGHWAY, HIGHWAY_EPOCHS, MOST_HIGHWAY_MINUTES = "ptb-rhn-plain", 300, 20.0  # likewise

@@ -13,12 +13,12 @@ from tools.results.curve import width_curve
 from tools.results.judge import judge, trend
 from tools.results.markdown import markdown
 from tools.results.places import filled_pages
-from tools.results.read import Figures, Results, millions, quality
+from tools.results.read import Figures, Results, millions, place, quality
 from tools.results.rows import ABLATION, BEYOND, HIGHWAY, HIGHWAY_CURVE, LSTM, Row
 from tools.results.widths import against_iss, below_iss
 
 PICTURES = ("ptb-paper", "ptb-thin", "ptb-rhn-paper")
-CURVE = "rhn-curve.svg"
+CURVE = "rhn/rhn-curve.svg"
 HEAD = (
     *("model", "paper: valid, test", "sizes", "weights"),
     *("ours: valid, test", "sizes", "weights", "verdict"),
@@ -189,7 +189,7 @@ def pictures(results: Results) -> str:
         "Rows and columns of each matrix that are kept, and, beside it, the small matrix that is "
         "left, drawn to the same scale; matrices lie on their side."
     )
-    images = [f"![What {name} keeps of each matrix](results/{name}.svg)" for name in shown]
+    images = [f"![What {name} keeps of each matrix](results/{place(name)}.svg)" for name in shown]
     return "\n\n".join(["## What is left of the matrices", about, *images])
 
 
@@ -222,7 +222,7 @@ def cost(results: Results) -> str:
             memory = model.get("memory")
             lines.append(
                 [
-                    f"[{name}](results/{name}.json)",
+                    f"[{name}](results/{place(name)}.json)",
                     kind,
                     str(model["epochs"]),
                     f"{model['seconds'] / 60:.1f}",

@@ -15,6 +15,7 @@ from thinrnn.lab.run.folder import KIND_OF, MODELS
 from thinrnn.lab.run.metrics import read_metrics
 from thinrnn.lab.run.progress import Progress
 from tools.results.picture import pattern_picture
+from tools.results.read import place
 
 # A path that begins at the root, at home or outside the folder.
 LOCAL_PATH = re.compile(r"(?<![\w.])(?:~|\.{1,2})?/((?:[^\s/'\"=,]+/)*[^\s/'\"=,]*)")
@@ -52,11 +53,11 @@ def publish(
             "precision": precision,
             **_store(run, stored, precision, data, progress),
         }
-    path = folder / f"{name}.json"
+    path = folder / f"{place(name)}.json"
     write_atomic(path, one_line_lists(result))
-    pattern = run.path / "pattern.json"
+    pattern, picture = run.path / "pattern.json", folder / f"{place(name)}.svg"
     if pattern.exists():
-        write_atomic(folder / f"{name}.svg", pattern_picture(json.loads(pattern.read_bytes())))
+        write_atomic(picture, pattern_picture(json.loads(pattern.read_bytes())))
     return path
 
 

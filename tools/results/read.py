@@ -33,11 +33,11 @@ class Results:
     def read(cls, folder: Path) -> "Results":
         """Return the runs of a folder; JSON files that are about something else are left out."""
         runs = {}
-        for path in sorted(folder.glob("*.json")):
+        for path in sorted((*folder.glob("*.json"), *folder.glob("*/*.json")), key=_name):
             found = json.loads(path.read_bytes())
             if "models" in found and "curves" in found:
                 runs[path.stem] = found
-        pictures = tuple(name for name in runs if (folder / f"{name}.svg").exists())
+        pictures = tuple(name for name in runs if (folder / f"{place(name)}.svg").exists())
         return cls(runs, pictures)
 
     def seeds(self, name: str) -> list[dict[str, Any]]:
@@ -57,6 +57,21 @@ class Results:
             sizes_of(found[0]),
             max(model["weights"] for model in found),
         )
+
+
+def place(name: str) -> str:
+    """Return where the file of a run is in results/, without its suffix: its experiment, its name.
+
+    >>> place("ptb-rhn-plain")
+    'rhn/ptb-rhn-plain'
+    """
+    folders = {"tried": "-try-", "rhn": "ptb-rhn-", "ptb": "ptb-", "squad": "squad-"}
+    found = next((folder for folder, part in folders.items() if part in name), None)
+    return f"{found}/{name}" if found else name
+
+
+def _name(path: Path) -> str:
+    return path.stem
 
 
 def sizes_of(model: dict[str, Any]) -> str:

@@ -232,7 +232,7 @@ def test_doctor_prunes_a_tiny_model(call):
 
 
 COMMANDS = ["demo", "data", "train", "eval", "compact", "bench", "report", "list", "doctor"]
-COMMANDS += ["generate", "publish", "ask", "export", "quantize"]
+COMMANDS += ["generate", "ask", "export", "quantize"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

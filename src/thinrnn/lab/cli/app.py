@@ -15,7 +15,6 @@ from thinrnn.lab.cli.eval import evaluate
 from thinrnn.lab.cli.export import export
 from thinrnn.lab.cli.generate import generate
 from thinrnn.lab.cli.list import list_all
-from thinrnn.lab.cli.publish import publish
 from thinrnn.lab.cli.quantize import quantize
 from thinrnn.lab.cli.report import report
 from thinrnn.lab.cli.train import train
@@ -60,6 +59,5 @@ for name, command, example in (
     ("doctor", doctor, "thinrnn doctor"),
     ("ask", ask, 'thinrnn ask runs/squad-paper --context a.txt --question "Who wrote it?"'),
     ("generate", generate, 'thinrnn generate runs/demo --prompt "the value of"'),
-    ("publish", publish, "thinrnn publish runs/ptb-paper --to results --store int8"),
 ):
     app.command(name, epilog=f"Example: {example}")(command)

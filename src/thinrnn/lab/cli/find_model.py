@@ -32,9 +32,10 @@ class Found:
             from thinrnn.lab.models.model_folder import read_table
 
             folder = self.folder.resolve()
-            file = folder.parent.parent / f"{folder.name}.json"  # as 'thinrnn publish' writes it
-            published = folder.parent.name == "models" and file.is_file()
-            found = read_table(file).get("stored") if published else None
+            results, name = folder.parent.parent, f"{folder.name}.json"
+            files = [*results.glob(name), *results.glob(f"*/{name}")]  # of the published run
+            published = folder.parent.name == "models" and files
+            found = read_table(files[0]).get("stored") if published else None
         return {name: value for name, value in (found or {}).items() if value is not None}
 
 

@@ -4,6 +4,7 @@ import json
 import pytest
 
 from thinrnn.lab.cli.ask import marked
+from tools.results.__main__ import main as results_main
 
 TEXT = "Anna owns a red ball.\nBert owns 3.5 apples — really.\n"
 
@@ -102,6 +103,6 @@ def test_the_other_commands_work_on_a_reading_run(call, data, finished, tmp_path
     assert code == 0
     assert json.loads(said)["weights"] == finished.summary("small")["weights"]
     publish = ("publish", finished.path, "--to", tmp_path, "--store", "float16", "--data", data)
-    assert call(*publish)[0] == 0
-    stored = json.loads((tmp_path / "squad-paper.json").read_text())["stored"]
+    assert results_main([str(argument) for argument in publish]) == 0
+    stored = json.loads((tmp_path / "squad/squad-paper.json").read_text())["stored"]
     assert stored["f1"] == pytest.approx(finished.summary("small")["f1"], abs=20)

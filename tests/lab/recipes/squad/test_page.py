@@ -27,13 +27,13 @@ def results(name):
     ],
 )
 def test_scores_are_those_of_the_runs(name, kind, row):
-    model = results(f"{name}.json")["models"][kind]
+    model = results(f"squad/{name}.json")["models"][kind]
     wanted = f"| {row} | {model['weights']:,} | {model['em']:.2f} | {model['f1']:.2f} |"
     assert wanted in PAGE
 
 
 def test_speeds_are_those_of_the_benchmark():
-    for case in results("reader-speed-cpu.json")["cases"]:
+    for case in results("speed/reader-speed-cpu.json")["cases"]:
         runtime = {"torch": "PyTorch", "onnxruntime": "ONNX Runtime"}[case["runtime"]]
         times = case["text"]
         cells = [runtime, str(case["threads"]), str(case["batch"])]

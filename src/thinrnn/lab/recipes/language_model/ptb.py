@@ -206,7 +206,7 @@ def preset(name: str, summary: str, settings: Callable[[], Settings], expected: 
     return Preset(f"ptb-{name}", "language_model", summary, settings, expected, corpus="ptb")
 
 
-# `expected` is valid / test perplexity and weights, written here by hand from results/ptb-*.json;
+# `expected` is valid / test perplexity and weights, written here by hand from results/ptb/*.json;
 # a test compares the two.
 ABLATIONS = {
     1: "89.03 / 86.42, 12.55M weights",

@@ -1,11 +1,13 @@
 """Running somebody's model without leaving a trace: fixed randomness, restored state, float64."""
 
+import os
 import random
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,6 +22,10 @@ from thinrnn.errors import ExampleError, ThinRNNError
 
 Result = TypeVar("Result")
 LOW = (torch.float32, torch.float16, torch.bfloat16)
+# Where the packages are; a user's project may also lie below a folder called "torch".
+PACKAGES = tuple(
+    str(folder) + os.sep for folder in (Path(torch.__file__).parent, Path(__file__).parents[1])
+)
 CASTS = (Tensor.float, Tensor.half, Tensor.bfloat16)
 TYPES = tuple(getattr(torch, name) for name in ("FloatTensor", "HalfTensor", "BFloat16Tensor"))
 DROPOUTS = {
@@ -137,16 +143,12 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 
 def where_in_user_code(error: BaseException) -> str:
-    """Return 'file:line: code' of the last line that is neither torch's nor ours."""
-    own = __name__.split(".")[0]
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if "/torch/" not in frame.filename and f"/{own}/" not in frame.filename
-    ]
-    if not frames:
+    """Return 'file:line: code' of the last line that is in neither package, torch or thinrnn."""
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [frame for frame in frames if not frame.filename.startswith(PACKAGES)]
+    if not users:
         return "the model"
-    last = frames[-1]
+    last = users[-1]
     return f"{last.filename}:{last.lineno}: {last.line}"
 
 

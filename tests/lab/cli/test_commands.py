@@ -122,6 +122,10 @@ def test_a_broken_promise_is_said_and_is_in_the_exit_code(texts, tmp_path, call)
     assert code == 1
     broken = [line for line in said.splitlines() if line.startswith("BROKEN  ")]
     assert any("weights, under a third of" in line for line in broken)  # half were asked for
+    for command in ("demo", "train"):  # resuming ends in the same verdicts
+        code, again, _ = call(command, "--resume", tmp_path / "demo")
+        assert code == 1
+        assert [line for line in again.splitlines() if line.startswith("BROKEN  ")] == broken
 
 
 def test_eval_measures_what_the_run_said(run, texts, call):

@@ -21,11 +21,10 @@ def demo(
     times them side by side and writes a report. Takes a few minutes on two cores.
     """
     from thinrnn.lab.cli.run import finish, start_or_resume
-    from thinrnn.lab.cli.summary import demo_promises
 
     values = {} if seed is None else {"seed": seed}
     preset = None if resume is not None else "demo"
     run = start_or_resume(
         preset, values, out=out, config=None, changes=set or [], resume=resume, as_json=json
     )
-    raise typer.Exit(finish(run, demo_promises(run.summaries()), as_json=json))
+    raise typer.Exit(finish(run, as_json=json))

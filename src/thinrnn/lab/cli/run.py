@@ -7,12 +7,13 @@ from typing import Any
 
 from thinrnn.lab import recipes
 from thinrnn.lab.cli.output import progress, show
-from thinrnn.lab.cli.summary import Promise, finite_promises, promise_lines, run_table
+from thinrnn.lab.cli.summary import run_table, verdict_lines
 from thinrnn.lab.command import command
 from thinrnn.lab.data.corpora import corpus
 from thinrnn.lab.recipes.settings import changed, from_toml, with_values
 from thinrnn.lab.run import InputError, RunFolder, StorageError
 from thinrnn.lab.run.folder import free_name
+from thinrnn.lab.verdicts import verdicts
 
 
 def start_or_resume(
@@ -67,22 +68,23 @@ def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
         ) from error
 
 
-def finish(run: RunFolder, promises: list[Promise], *, as_json: bool) -> int:
-    """Print the end of a run and return the exit code."""
+def finish(run: RunFolder, *, as_json: bool) -> int:
+    """Print the end of a run and return the exit code: 0 if every verdict holds, else 1."""
     summaries = run.summaries()
-    promises = [*finite_promises(summaries), *promises]
-    kept = all(promise.holds for promise in promises)
+    found = verdicts(run.config, summaries)
+    kept = all(verdict.holds for verdict in found)
     result = {
         "run": str(run.path),
         **summaries,
-        "promises": [{"text": p.text, "holds": p.holds} for p in promises],
+        "promises": [{"text": v.text, "holds": v.holds} for v in found],
         "kept": kept,
     }
-    text = "\n\n".join(part for part in (run_table(summaries), promise_lines(promises)) if part)
+    text = "\n\n".join(part for part in (run_table(summaries), verdict_lines(found)) if part)
     use = "ask" if run.config["recipe"] == "squad" else "generate"
     after = command(use, run.path)
     if "small" not in summaries:
         after = command("eval", run.path, "--kind", next(iter(summaries)))
-    last = f"\nwrote {run.path / 'report.html'}; next: {after}"
+    report = run.path / "report.html"
+    last = f"\nwrote {report if report.exists() else run.path}; next: {after}"
     show(result, text, last, as_json=as_json)
     return 0 if kept else 1

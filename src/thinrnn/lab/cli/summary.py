@@ -1,20 +1,11 @@
-"""The table at the end of a run, and what a run promises."""
+"""The table and the verdicts at the end of a run."""
 
-import math
-from dataclasses import dataclass
 from typing import Any
 
 from thinrnn.lab.cli.output import table
+from thinrnn.lab.verdicts import Verdict
 
 Summaries = dict[str, dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Promise:
-    """Something that must hold at the end, and whether it does."""
-
-    text: str
-    holds: bool
 
 
 def run_table(summaries: Summaries) -> str:
@@ -54,52 +45,6 @@ def _ratio(dense: dict[str, Any] | None, other: dict[str, Any], time: str) -> st
     return f"{dense[time] / other[time]:.2f}x"
 
 
-def finite_promises(summaries: Summaries) -> list[Promise]:
-    """Return a broken promise for each model that has learned nothing; good ones go unsaid."""
-    return [
-        Promise(f"the perplexity of the {kind} model is a number; try a smaller lr", False)
-        for kind, summary in summaries.items()
-        if not math.isfinite(summary["valid_perplexity"])
-    ]
-
-
-def size_promises(settings: dict[str, Any], summaries: Summaries) -> list[Promise]:
-    """Return what every pruned run promises: the size that was asked for."""
-    small, dense = summaries.get("small"), summaries.get("dense")
-    promises = []
-    for name, target in (("params", "target_params"), ("macs", "target_macs")):
-        wanted = settings.get(target)
-        if small is None or wanted is None or (wanted <= 1 and dense is None):
-            continue
-        limit = wanted * dense[name] if wanted <= 1 else wanted  # type: ignore[index]
-        promises.append(
-            Promise(f"{small[name]:,} {name}, at most {limit:,.0f}", small[name] <= limit)
-        )
-    return promises
-
-
-def demo_promises(summaries: Summaries) -> list[Promise]:
-    """Return what the demo promises."""
-    if len(summaries) < 3:
-        return [Promise("a dense model, a small one and a control to compare", False)]
-    dense, small, control = (summaries[kind] for kind in ("dense", "small", "control"))
-    ours, theirs, scratch = (s["valid_perplexity"] for s in (small, dense, control))
-    return [
-        Promise(
-            f"perplexity {ours:.2f}, at most 3 % above the dense model's {theirs:.2f}",
-            ours <= 1.03 * theirs,
-        ),
-        Promise(
-            f"perplexity {ours:.2f}, no worse than {scratch:.2f} of the same shape from scratch",
-            ours <= scratch,
-        ),
-        Promise(
-            f"{small['weights']:,} weights, under a third of {dense['weights']:,}",
-            3 * small["weights"] < dense["weights"],
-        ),
-    ]
-
-
-def promise_lines(promises: list[Promise]) -> str:
-    """Return one line per promise."""
-    return "\n".join(f"{'kept  ' if p.holds else 'BROKEN'}  {p.text}" for p in promises)
+def verdict_lines(verdicts: list[Verdict]) -> str:
+    """Return one line per verdict."""
+    return "\n".join(f"{'kept  ' if v.holds else 'BROKEN'}  {v.text}" for v in verdicts)

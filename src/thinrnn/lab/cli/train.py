@@ -32,7 +32,6 @@ def train(
     All settings: thinrnn list --settings lm
     """
     from thinrnn.lab.cli.run import finish, start_or_resume
-    from thinrnn.lab.cli.summary import size_promises
 
     files = {"train": train, "valid": valid, "test": test}
     values: dict[str, Any] = {name: path for name, path in files.items() if path is not None}
@@ -46,5 +45,4 @@ def train(
         resume=resume,
         as_json=json,
     )
-    promises = size_promises(run.config["settings"], run.summaries())
-    raise typer.Exit(finish(run, promises, as_json=json))
+    raise typer.Exit(finish(run, as_json=json))

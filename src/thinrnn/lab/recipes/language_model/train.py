@@ -36,9 +36,9 @@ from thinrnn.lab.run import InputError, InterruptedRunError, RunFolder
 from thinrnn.lab.run.environment import command_line, environment
 from thinrnn.lab.run.files import write_json
 from thinrnn.lab.run.folder import KIND_OF
+from thinrnn.lab.run.monitor import Monitor
 from thinrnn.lab.run.progress import Progress
 from thinrnn.lab.run.stop import StopRequest
-from thinrnn.lab.run.watch import Watch
 
 Lesson = tuple[Tensor, SoftTargets]  # streams (L, B), and what the teacher says of them
 # What may be changed when a run goes on: nothing that the text or the model's shape depends on.
@@ -110,7 +110,12 @@ def train(
         contextlib.closing(run.metrics()) as metrics,
     ):
         run.clear_leftovers()
-        watch = Watch(run, progress, tensorboard=settings.tensorboard)
+        monitor = Monitor(
+            run,
+            progress,
+            report=lambda: write_report([run.path]),
+            tensorboard=settings.tensorboard,
+        )
         lesson: Lesson | None = None
         for phase in settings.phases:
             if run.summary(KIND_OF[phase]) is not None:
@@ -129,7 +134,7 @@ def train(
                 settings, phase, shape, text, device, trained=given, data=data
             )
             training.soft = soft
-            fitting = Fitting(training, text, run, metrics, progress, watch)
+            fitting = Fitting(training, text, run, metrics, progress, monitor)
             fitting.resume()
             fitting.finish(stop)
             if training.stopped:
@@ -141,8 +146,8 @@ def train(
                 run.checkpoints.drop(phase)
         (run.path / written.FILE).unlink(missing_ok=True)
         time_models(run, settings, progress)
-        watch.write_report()
-        watch.close()
+        monitor.write_report()
+        monitor.close()
 
 
 def ask_teacher(

@@ -16,13 +16,14 @@ from thinrnn.lab.recipes.squad.phases import build_training, dense_shape, shape_
 from thinrnn.lab.recipes.squad.prepare import Prepared, prepare
 from thinrnn.lab.recipes.squad.settings import Settings
 from thinrnn.lab.recipes.squad.training import questions_of
+from thinrnn.lab.report import write_report
 from thinrnn.lab.run import InputError, RunFolder
 from thinrnn.lab.run.environment import command_line, environment
 from thinrnn.lab.run.files import write_atomic, write_json
 from thinrnn.lab.run.folder import KIND_OF
+from thinrnn.lab.run.monitor import Monitor
 from thinrnn.lab.run.progress import Progress
 from thinrnn.lab.run.stop import StopRequest
-from thinrnn.lab.run.watch import Watch
 from thinrnn.plan import Plan
 
 # What may be changed when a run goes on: nothing that the data or the model's shape depends on.
@@ -83,7 +84,12 @@ def train(
     """Train every phase that is not over yet, then time the models and write the report."""
     with run.locked(), StopRequest() as stop, contextlib.closing(run.metrics()) as metrics:
         run.clear_leftovers()
-        watch = Watch(run, progress, tensorboard=settings.tensorboard)
+        monitor = Monitor(
+            run,
+            progress,
+            report=lambda: write_report([run.path]),
+            tensorboard=settings.tensorboard,
+        )
         batches = Batches(data.train, data.tables, device)
         dev = (data.dev, Batches(data.dev, data.tables, device))
         for phase in settings.phases:
@@ -99,15 +105,15 @@ def train(
             )
             if plan is not None:
                 write_atomic(run.path / "plan.json", plan.to_json())
-            fitting = Fitting(training, dev, run, metrics, progress, watch)
+            fitting = Fitting(training, dev, run, metrics, progress, monitor)
             fitting.resume()
             fitting.finish(stop)
             finish_phase(fitting, shape, plan, data)
             if phase != "gated":  # its last checkpoint is what `thinrnn compact` reads
                 run.checkpoints.drop(phase)
         time_models(run, settings, progress)
-        watch.write_report()
-        watch.close()
+        monitor.write_report()
+        monitor.close()
 
 
 def known_plan(run: RunFolder, phase: str) -> Plan | None:

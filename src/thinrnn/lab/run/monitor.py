@@ -1,41 +1,57 @@
-"""Watching a run from outside: the report is rewritten and TensorBoard told as it goes on."""
+"""What follows a run from outside while it trains: the report and TensorBoard."""
 
 import math
 import time
+from collections.abc import Callable
 from typing import Any
 
 from thinrnn.lab.run.folder import RunFolder
 from thinrnn.lab.run.progress import Progress
 
 
-class Watch:
-    """Is called with every event; the report takes at most a small part of the time."""
+class Monitor:
+    """Passes every event of a run to TensorBoard, and rewrites the report now and then.
 
-    def __init__(self, run: RunFolder, progress: Progress, *, tensorboard: bool = True) -> None:
-        self.run = run
+    Args:
+        run: The run folder.
+        progress: Told when no report can be written. Training goes on without one.
+        report: Writes the report of the run.
+        tensorboard: Also writes TensorBoard's event files, if TensorBoard is installed.
+    """
+
+    def __init__(
+        self,
+        run: RunFolder,
+        progress: Progress,
+        report: Callable[[], object],
+        *,
+        tensorboard: bool = True,
+    ) -> None:
         self.progress = progress
+        self.report = report
         self.written = time.monotonic()
         self.pause = 5.0
+        self.failure = ""
         self.board = _board(run) if tensorboard else None
 
     def __call__(self, event: dict[str, Any]) -> None:
         if self.board is not None:
             self._tell_board(event)
         if event["event"] == "epoch" and time.monotonic() - self.written > self.pause:
-            try:
-                self.write_report()
-            except Exception as error:  # hours of training matter more than a picture of them
-                self.progress.line(f"the report could not be written, training goes on: {error}")
-                self.pause = math.inf
+            self.write_report()
 
     def write_report(self) -> None:
-        """Rewrite report.html now."""
-        from thinrnn.lab.report import write_report
-
+        """Rewrite the report now; a failure is told once, and training goes on."""
         began = time.monotonic()
-        write_report([self.run.path])
+        try:
+            self.report()
+        except Exception as error:  # hours of training matter more than a picture of them
+            if self.failure != str(error):
+                self.progress.line(f"no report: {error}")
+            self.failure, self.pause = str(error), math.inf
+            return
         self.written = time.monotonic()
-        self.pause = max(5.0, 50 * (self.written - began))
+        self.pause = max(5.0, 50 * (self.written - began))  # a fiftieth of the time at most
 
     def _tell_board(self, event: dict[str, Any]) -> None:
         for name, value in event.items():

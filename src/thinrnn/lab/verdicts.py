@@ -1,0 +1,82 @@
+"""What a finished run must have reached, and whether it did.
+
+The command line prints the verdicts and sets its exit code by them; the report shows them.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Summaries = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One requirement in words, and whether the run meets it."""
+
+    text: str
+    holds: bool
+
+
+def verdicts(config: Mapping[str, Any], summaries: Summaries) -> list[Verdict]:
+    """Return the verdicts on a run.
+
+    Args:
+        config: The run's config.json.
+        summaries: The run's dense.json, small.json and control.json, as far as they exist.
+
+    Returns:
+        A failed verdict for each model whose perplexity is not a number; for the demo its own
+        three verdicts; for other runs one verdict for each size target.
+    """
+    if config.get("preset") == "demo":
+        return _finite(summaries) + _demo(summaries)
+    return _finite(summaries) + _size(config.get("settings") or {}, summaries)
+
+
+def _finite(summaries: Summaries) -> list[Verdict]:
+    """Only failures are worth a line."""
+    return [
+        Verdict(f"the perplexity of the {kind} model is a number; try a smaller lr", False)
+        for kind, summary in summaries.items()
+        if not math.isfinite(_number(summary, "valid_perplexity", 0.0))
+    ]
+
+
+def _size(settings: Mapping[str, Any], summaries: Summaries) -> list[Verdict]:
+    small, dense = summaries.get("small"), summaries.get("dense")
+    found = []
+    for name, target in (("params", "target_params"), ("macs", "target_macs")):
+        wanted = settings.get(target)
+        if small is None or wanted is None or (wanted <= 1 and dense is None):
+            continue
+        limit = wanted * dense[name] if dense is not None and wanted <= 1 else wanted
+        found.append(Verdict(f"{small[name]:,} {name}, at most {limit:,.0f}", small[name] <= limit))
+    return found
+
+
+def _demo(summaries: Summaries) -> list[Verdict]:
+    if len(summaries) < 3:
+        return [Verdict("a dense model, a small one and a control to compare", False)]
+    dense, small, control = (summaries[kind] for kind in ("dense", "small", "control"))
+    ours, theirs, scratch = (_number(s, "valid_perplexity") for s in (small, dense, control))
+    return [
+        Verdict(
+            f"perplexity {ours:.2f}, at most 3 % above the dense model's {theirs:.2f}",
+            ours <= 1.03 * theirs,
+        ),
+        Verdict(
+            f"perplexity {ours:.2f}, no worse than {scratch:.2f} of the same shape from scratch",
+            ours <= scratch,
+        ),
+        Verdict(
+            f"{small['weights']:,} weights, under a third of {dense['weights']:,}",
+            3 * small["weights"] < dense["weights"],
+        ),
+    ]
+
+
+def _number(summary: Mapping[str, Any], key: str, missing: float = math.nan) -> float:
+    value = summary.get(key)
+    return missing if value is None else float(value)

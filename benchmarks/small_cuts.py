@@ -24,8 +24,8 @@ from record import medians, write_record
 from thinrnn import export_onnx, quantize_onnx
 from thinrnn.lab.bench.runtimes import bound_stream
 from thinrnn.lab.recipes.language_model.model import LanguageModel, example_tokens
-from thinrnn.onnx import biases
-from thinrnn.onnx.onnx_file import OnnxFile
+from thinrnn.onnx._passes import biases
+from thinrnn.onnx.runtime import OnnxFile
 
 SHAPES = {"10 x 30": (30, 10), "1 x 1": (1, 1)}
 Calls = dict[str, Callable]

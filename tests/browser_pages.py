@@ -13,8 +13,9 @@ import browser as report_browser
 import pytest
 from browser import Browser
 
-PAGES = Path(__file__).parents[2] / "examples" / "browser"
+PAGES = Path(__file__).parents[1] / "examples" / "browser"
 MARKS = [
+    pytest.mark.extended,
     pytest.mark.browser,
     pytest.mark.skipif(
         not (PAGES / "node_modules").exists(), reason="needs npm install in examples/browser"

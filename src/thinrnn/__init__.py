@@ -22,9 +22,9 @@ _HOMES = {
     "nn.rhn": ["RHN"],
     "nn.rnn_stack": ["RNNStack"],
     "nn.states": ["States"],
-    "onnx.best_onnx": ["best_onnx"],
-    "onnx.export_onnx": ["Export", "export_onnx"],
-    "onnx.quantize_onnx": ["Quantized", "quantize_onnx"],
+    "onnx.top_k": ["top_k_onnx"],
+    "onnx.export": ["Export", "export_onnx"],
+    "onnx.quantize": ["Quantized", "quantize_onnx"],
     "plan": ["Group", "Plan", "Refusal", "Slice"],
     "timing": ["Benchmark", "Timing", "benchmark"],
 }

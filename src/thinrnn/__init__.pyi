@@ -27,11 +27,11 @@ from thinrnn._surgery.verify import verify as verify
 from thinrnn.nn.rhn import RHN as RHN
 from thinrnn.nn.rnn_stack import RNNStack as RNNStack
 from thinrnn.nn.states import States as States
-from thinrnn.onnx.best_onnx import best_onnx as best_onnx
-from thinrnn.onnx.export_onnx import Export as Export
-from thinrnn.onnx.export_onnx import export_onnx as export_onnx
-from thinrnn.onnx.quantize_onnx import Quantized as Quantized
-from thinrnn.onnx.quantize_onnx import quantize_onnx as quantize_onnx
+from thinrnn.onnx.export import Export as Export
+from thinrnn.onnx.export import export_onnx as export_onnx
+from thinrnn.onnx.quantize import Quantized as Quantized
+from thinrnn.onnx.quantize import quantize_onnx as quantize_onnx
+from thinrnn.onnx.top_k import top_k_onnx as top_k_onnx
 from thinrnn.plan import Group as Group
 from thinrnn.plan import Plan as Plan
 from thinrnn.plan import Refusal as Refusal

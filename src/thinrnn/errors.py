@@ -41,6 +41,10 @@ class FolderError(ThinRNNError, ValueError):
     """A saved model cannot be read, or belongs to another model."""
 
 
+class ExportError(ThinRNNError, ValueError):
+    """A model cannot be written as ONNX, or the file does not do what the model does."""
+
+
 class MissingExtraError(ThinRNNError, ImportError):
     """An optional package is missing or too old; the message says how to install it."""
 

@@ -15,7 +15,7 @@ from thinrnn.lab.recipes.language_model.data import Splitting, Vocabulary
 from thinrnn.lab.recipes.language_model.export import export_model
 from thinrnn.lab.recipes.language_model.load import save_model
 from thinrnn.lab.recipes.language_model.model import LanguageModel
-from thinrnn.onnx import by_step
+from thinrnn.onnx._passes import by_step
 
 for package in ("onnx", "onnxruntime", "onnxscript"):
     pytest.importorskip(package)

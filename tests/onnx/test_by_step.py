@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from thinrnn import best_onnx, export_onnx, quantize_onnx
-from thinrnn.onnx.by_step import WIDE
-from thinrnn.onnx.onnx_file import OnnxFile
+from thinrnn import export_onnx, quantize_onnx, top_k_onnx
+from thinrnn.onnx._passes.by_step import WIDE
+from thinrnn.onnx.runtime import OnnxFile
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -78,7 +78,7 @@ def test_few_words_and_what_goes_on_from_the_logits_are_computed_at_once(tmp_pat
 def test_the_best_words_are_those_of_all_logits(tmp_path):
     torch.manual_seed(0)
     _, path = files(Words(WIDE), tmp_path)
-    best = OnnxFile(best_onnx(path, tmp_path / "best.onnx", k=5))
+    best = OnnxFile(top_k_onnx(path, tmp_path / "best.onnx", k=5))
     assert "Scan" not in operators(tmp_path / "best.onnx")
     tokens = numpy.random.default_rng(1).integers(0, 50, (6, 4))
     found = best({"tokens": tokens, **best.first_states(4)})

@@ -16,6 +16,8 @@ from thinrnn.lab.recipes.language_model.model import LanguageModel
 for package in ("onnx", "onnxruntime", "onnxscript"):
     pytest.importorskip(package)
 
+pytestmark = pytest.mark.extended
+
 PROGRAM = Path(__file__).parents[2] / "examples" / "onnx" / "generate.py"
 RUN = """
 import runpy, sys

@@ -9,8 +9,7 @@ from torch import nn
 
 import thinrnn
 from thinrnn import export_onnx
-from thinrnn.errors import ExampleError, GateError, MissingExtraError
-from thinrnn.onnx.errors import ExportError
+from thinrnn.errors import ExampleError, ExportError, GateError, MissingExtraError
 
 for package in ("onnx", "onnxruntime", "onnxscript"):
     pytest.importorskip(package)

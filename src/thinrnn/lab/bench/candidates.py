@@ -37,7 +37,7 @@ class Candidate:
 def make_candidate(name: str, folder: Path, files: Path, runtimes: list[str]) -> Candidate:
     """Return a model with the files that its runtimes need, written into a folder for them."""
     from thinrnn._surgery.count import count
-    from thinrnn.onnx import best_onnx, quantize_onnx
+    from thinrnn.onnx import quantize_onnx, top_k_onnx
 
     loaded = load_model(folder)
     counted = count(loaded.model, loaded.example(1, 1))
@@ -51,7 +51,7 @@ def make_candidate(name: str, folder: Path, files: Path, runtimes: list[str]) ->
         quantize_onnx(files / FILES["onnx"], files / FILES["int8"])
     if "best" in runtimes:
         k = min(BEST, len(loaded.vocabulary))
-        best_onnx(files / FILES["int8"], files / FILES["best"], k=k)
+        top_k_onnx(files / FILES["int8"], files / FILES["best"], k=k)
     return Candidate(name, folder, files, size)
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from thinrnn.lab.bench.candidates import Candidate
 from thinrnn.lab.bench.child import BenchError, Child
-from thinrnn.lab.bench.clock import largest_cache
 from thinrnn.lab.bench.wanted import Wanted
 from thinrnn.lab.run.progress import Progress
+from thinrnn.timing import largest_cache
 
 
 @dataclass

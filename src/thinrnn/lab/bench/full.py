@@ -6,9 +6,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from thinrnn.errors import MissingExtraError
+from thinrnn.errors import ExportError, MissingExtraError
 from thinrnn.lab.bench.candidates import build_dense, make_candidate
-from thinrnn.lab.bench.clock import largest_cache
 from thinrnn.lab.bench.compare import compare
 from thinrnn.lab.bench.quality import measure_quality
 from thinrnn.lab.bench.runtimes import FILES, RUNTIMES
@@ -16,7 +15,8 @@ from thinrnn.lab.bench.wanted import Wanted
 from thinrnn.lab.run.environment import command_line, environment
 from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.progress import Progress
-from thinrnn.onnx.errors import ExportError, require_onnx
+from thinrnn.onnx.runtime import require_onnx
+from thinrnn.timing import largest_cache
 
 
 def compare_folders(

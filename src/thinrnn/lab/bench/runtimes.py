@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from thinrnn.lab.bench.clock import Call
+from thinrnn.timing import Call
 
 RUNTIMES = ("eager", "compiled", "onnx", "int8", "best")
 FILES = {"onnx": "model.onnx", "int8": "model.int8.onnx", "best": "model.int8.best.onnx"}

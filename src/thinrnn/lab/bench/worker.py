@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from thinrnn.lab.bench.clock import Clock, cold_clock, warm_clock
 from thinrnn.lab.bench.memory import peak_memory, restart_peak
 from thinrnn.lab.bench.runtimes import Prepare, prepare
+from thinrnn.timing import Clock, cold_clock, warm_clock
 
 
 def main() -> None:

@@ -57,7 +57,7 @@ def best_words_alone(path: Path, k: int | None) -> Iterator[Path]:
 
     If that cannot be, `path` stays what it was. Without k the file is written there directly.
     """
-    from thinrnn.onnx import best_onnx
+    from thinrnn.onnx import top_k_onnx
 
     if k is None:
         yield path
@@ -65,13 +65,13 @@ def best_words_alone(path: Path, k: int | None) -> Iterator[Path]:
     whole = path.with_name(f".{path.name}.whole")
     try:
         yield whole
-        best_onnx(whole, path, k=k)
+        top_k_onnx(whole, path, k=k)
     finally:
         whole.unlink(missing_ok=True)
 
 
 def outputs_of(path: Path) -> dict[str, tuple[int | str, ...]]:
     """Return the names and shapes of what a file gives."""
-    from thinrnn.onnx.onnx_file import OnnxFile
+    from thinrnn.onnx.runtime import OnnxFile
 
     return {name: tuple(value.shape) for name, value in OnnxFile(path).outputs.items()}

@@ -215,9 +215,9 @@ def test_onnx_files_give_the_same_in_all_their_kinds(folder, tmp_path):
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    from thinrnn import best_onnx, quantize_onnx
+    from thinrnn import quantize_onnx, top_k_onnx
     from thinrnn.lab.recipes.language_model.export import export_model
-    from thinrnn.onnx.onnx_file import OnnxFile
+    from thinrnn.onnx.runtime import OnnxFile
 
     model = load_model(folder).model
     tokens = torch.arange(WORDS).view(8, 5)
@@ -249,7 +249,7 @@ def test_onnx_files_give_the_same_in_all_their_kinds(folder, tmp_path):
         given = {"tokens": tokens.numpy(), **file.first_states(5)}
         logits = file(given)[next(iter(file.outputs))]
         assert numpy.abs(logits - wanted).max() < close * numpy.abs(wanted).max()
-        best = OnnxFile(best_onnx(path, tmp_path / f"{kind}.best.onnx", k=3))(given)
+        best = OnnxFile(top_k_onnx(path, tmp_path / f"{kind}.best.onnx", k=3))(given)
         largest = numpy.sort(logits[-1], -1)[:, ::-1][:, :3]
         assert numpy.abs(best["best.logits"][0] - largest).max() < close * numpy.abs(wanted).max()
 

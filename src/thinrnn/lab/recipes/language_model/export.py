@@ -10,14 +10,13 @@ from typing import Any
 
 from torch import Tensor
 
-from thinrnn.errors import MissingExtraError
+from thinrnn.errors import ExportError, MissingExtraError
 from thinrnn.lab.recipes.language_model.data import Vocabulary
 from thinrnn.lab.recipes.language_model.load import load_model
 from thinrnn.lab.run.files import write_json
 from thinrnn.lab.run.progress import Progress
 from thinrnn.onnx import Export, export_onnx
-from thinrnn.onnx.errors import ExportError, require_onnx
-from thinrnn.onnx.onnx_file import OnnxFile
+from thinrnn.onnx.runtime import OnnxFile, require_onnx
 
 
 def export_model(

@@ -14,7 +14,7 @@ from thinrnn.lab.recipes.language_model.data import EOS, Splitting, Vocabulary
 from thinrnn.lab.recipes.language_model.evaluate import mean_loss, perplexity
 from thinrnn.lab.recipes.language_model.export import vocabulary_hash
 from thinrnn.lab.run.errors import InputError
-from thinrnn.onnx.onnx_file import OnnxFile
+from thinrnn.onnx.runtime import OnnxFile
 
 
 class OnnxModel(nn.Module):

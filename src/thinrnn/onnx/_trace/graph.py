@@ -11,14 +11,14 @@ import torch
 from torch import Tensor, nn
 
 from thinrnn._model.tree import tensors_in
-from thinrnn.onnx.arguments import Arguments
-from thinrnn.onnx.biases import fold_biases_
-from thinrnn.onnx.errors import ExportError
-from thinrnn.onnx.highway import expand_highways_
-from thinrnn.onnx.names import derived_weights, name_layers_, name_weights_
-from thinrnn.onnx.operators import OPSET
-from thinrnn.onnx.tracing import Tracer, prepare_
-from thinrnn.onnx.watch import Layer
+from thinrnn.errors import ExportError
+from thinrnn.onnx._passes.biases import fold_biases_
+from thinrnn.onnx._passes.highway import expand_highways_
+from thinrnn.onnx._passes.names import derived_weights, name_layers_, name_weights_
+from thinrnn.onnx._trace.arguments import Arguments
+from thinrnn.onnx._trace.layers import LayerCall
+from thinrnn.onnx._trace.operators import OPSET
+from thinrnn.onnx._trace.tracer import Tracer, prepare_
 
 MOST_BYTES = 1 << 40  # weights of any size are folded
 TABLES = ("MatMul", "Concat")  # what may make a table of embeddings out of weights
@@ -53,7 +53,7 @@ def trace(
     *,
     input_names: list[str],
     output_names: list[str],
-    layers: list[Layer],
+    layers: list[LayerCall],
 ) -> Any:
     """Return the graph as an onnx_ir.Model; `shapes` names the axes that are free."""
     with _quiet():

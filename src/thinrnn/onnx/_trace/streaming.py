@@ -1,11 +1,11 @@
 """Which states a caller hands on from chunk to chunk, and which models have no such states."""
 
-from thinrnn.onnx.axes import Axis
-from thinrnn.onnx.errors import ExportError
-from thinrnn.onnx.watch import Layer, Watch
+from thinrnn.errors import ExportError
+from thinrnn.onnx._trace.axes import Axis
+from thinrnn.onnx._trace.layers import LayerCall, LayerCalls
 
 
-def states_of(watch: Watch, axes: list[Axis]) -> dict[str, int]:
+def states_of(watch: LayerCalls, axes: list[Axis]) -> dict[str, int]:
     """Return the states that a caller hands on, and their widths."""
     if not watch.layers:
         raise ExportError(
@@ -31,7 +31,7 @@ def states_of(watch: Watch, axes: list[Axis]) -> dict[str, int]:
     }
 
 
-def _check_streams(layer: Layer) -> None:
+def _check_streams(layer: LayerCall) -> None:
     if layer.directions > 1 or layer.name.partition("#")[0].endswith("_reverse"):
         raise ExportError(
             f"streaming: '{layer.name}' reads its input from the end as well, and a stream has "

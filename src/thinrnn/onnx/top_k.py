@@ -1,4 +1,4 @@
-"""best_onnx: an ONNX file that gives the best words of the last step instead of all logits.
+"""top_k_onnx: an ONNX file that gives the best words of the last step instead of all logits.
 
     layers -> x (T, B, H) -> output layer -> logits (T, B, V)
 becomes
@@ -11,14 +11,14 @@ from typing import Any
 import numpy
 
 from thinrnn._files import write_safely
-from thinrnn.errors import FolderError
-from thinrnn.onnx.errors import ExportError, require_onnx
+from thinrnn.errors import ExportError, FolderError
+from thinrnn.onnx.runtime import require_onnx
 
 PRODUCTS = ("MatMul", "Gemm", "DynamicQuantizeMatMul")
 ADDITIONS = ("Add",)
 
 
-def best_onnx(path: str | Path, out: str | Path, *, k: int = 10) -> Path:
+def top_k_onnx(path: str | Path, out: str | Path, *, k: int = 10) -> Path:
     """Write an ONNX file that gives the `k` best words of the last step, and return its path.
 
     Outputs "best" (1, B, k) are the numbers of the words and "best.logits" their logits, largest

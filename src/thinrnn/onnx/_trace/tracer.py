@@ -16,9 +16,9 @@ from torch.overrides import TorchFunctionMode
 from thinrnn._surgery.full_width_inputs import Choice, Pick
 from thinrnn.nn.rhn import RHN
 from thinrnn.nn.rnn_stack import RNNStack
-from thinrnn.onnx.calls import MODES, PACK, UNPACK, Call, Zeros, read_call
-from thinrnn.onnx.highway import run_rhn
-from thinrnn.onnx.operators import State, Weights, run_layer
+from thinrnn.onnx._passes.highway import run_rhn
+from thinrnn.onnx._trace.calls import MODES, PACK, UNPACK, Call, Zeros, read_call
+from thinrnn.onnx._trace.operators import State, Weights, run_layer
 
 
 class Tracer(TorchFunctionMode):

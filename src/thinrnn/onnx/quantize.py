@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from thinrnn._files import write_safely
-from thinrnn.errors import FolderError
-from thinrnn.onnx.editor import Rewritten
-from thinrnn.onnx.errors import ExportError, require_onnx
-from thinrnn.onnx.onnx_file import OnnxFile
-from thinrnn.onnx.rewrite import rewrite_
+from thinrnn.errors import ExportError, FolderError
+from thinrnn.onnx._passes.editor import Rewritten
+from thinrnn.onnx._passes.int8 import rewrite_
+from thinrnn.onnx.runtime import OnnxFile, require_onnx
 
 Measure = Callable[[Path], float]
 

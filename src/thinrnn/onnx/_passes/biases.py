@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 
-from thinrnn.onnx.editor import constant, replace_chain_
+from thinrnn.onnx._passes.editor import constant, replace_chain_
 
 JOINED = " + "  # between the names of a weight and a bias
 WIDE = 4  # outputs per input; narrower layers pad as much as they add

@@ -13,7 +13,7 @@ from torch import Tensor
 from thinrnn.nn.rhn import RHN
 
 if TYPE_CHECKING:
-    from thinrnn.onnx.tracing import Tracer
+    from thinrnn.onnx._trace.tracer import Tracer
 
 DOMAIN, OPERATOR = "thinrnn", "Highway"
 

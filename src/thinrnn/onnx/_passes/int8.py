@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy
 
-from thinrnn.onnx.biases import bias_of, unfold_biases_
-from thinrnn.onnx.by_step import by_step_
-from thinrnn.onnx.editor import Array, Editor, Rewritten
+from thinrnn.onnx._passes.biases import bias_of, unfold_biases_
+from thinrnn.onnx._passes.by_step import by_step_
+from thinrnn.onnx._passes.editor import Array, Editor, Rewritten
 
 SMALLEST = 64  # weights; below that a scale per row costs more than it saves
 COMPUTED, LOOKED_UP, STORED, LEFT = "int8", "int8 lookup", "int8 in the file", "float32"

@@ -19,7 +19,7 @@ from thinrnn.errors import ExampleError
 
 
 @dataclass
-class Padded:
+class PaddedSequence:
     """What stands for a packed sequence outside."""
 
     data: Tensor
@@ -74,11 +74,13 @@ def _parameter_names(model: nn.Module, count: int) -> list[str]:
 
 
 def _padded(value: Any) -> Any:
-    return Padded(*pad_packed_sequence(value)) if isinstance(value, PackedSequence) else value
+    return (
+        PaddedSequence(*pad_packed_sequence(value)) if isinstance(value, PackedSequence) else value
+    )
 
 
 def _packed(value: Any) -> Any:
-    if not isinstance(value, Padded):
+    if not isinstance(value, PaddedSequence):
         return value
     return pack_padded_sequence(value.data, value.lengths, enforce_sorted=False)
 

@@ -3,7 +3,7 @@
 from itertools import chain, count
 from typing import Any
 
-from thinrnn.onnx.watch import Layer
+from thinrnn.onnx._trace.layers import LayerCall
 
 RECURRENT = ("LSTM", "GRU", "RNN")
 PARTS, PART = ("Slice", "Split", "Gather"), "[...]"
@@ -44,7 +44,7 @@ def _derived(operator: str, source: str) -> str:
     return source
 
 
-def name_layers_(graph: Any, layers: list[Layer]) -> None:
+def name_layers_(graph: Any, layers: list[LayerCall]) -> None:
     """Give recurrent operators the names of their layers, in the order of the calls."""
     nodes = [node for node in graph if node.op_type in RECURRENT]
     names = [name for layer in layers for name in _operators_of(layer)]
@@ -60,7 +60,7 @@ def name_layers_(graph: Any, layers: list[Layer]) -> None:
                 named.add(weight)
 
 
-def _operators_of(layer: Layer) -> list[str]:
+def _operators_of(layer: LayerCall) -> list[str]:
     projected = layer.output != layer.hidden
     if layer.directions == 2 and projected:
         return [layer.name, f"{layer.name}_reverse"]

@@ -13,14 +13,13 @@ from thinrnn import __version__
 from thinrnn._files import write_safely
 from thinrnn._gates.attach import is_attached
 from thinrnn._model.copying import copy_module
-from thinrnn.errors import GateError
-from thinrnn.onnx.axes import Axis
-from thinrnn.onnx.compare import compare
-from thinrnn.onnx.errors import ExportError, require_onnx
-from thinrnn.onnx.graph import Traced, trace
-from thinrnn.onnx.onnx_file import OnnxFile
-from thinrnn.onnx.streaming import states_of
-from thinrnn.onnx.subject import Subject
+from thinrnn.errors import ExportError, GateError
+from thinrnn.onnx._trace.axes import Axis
+from thinrnn.onnx._trace.graph import Traced, trace
+from thinrnn.onnx._trace.streaming import states_of
+from thinrnn.onnx._trace.subject import Subject
+from thinrnn.onnx.check import compare
+from thinrnn.onnx.runtime import OnnxFile, require_onnx
 
 LARGEST_FILE = 2_000_000_000  # bytes; a protocol buffer ends there
 

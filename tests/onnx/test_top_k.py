@@ -12,9 +12,9 @@ from thinrnn.errors import FolderError
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
 
-from thinrnn import best_onnx, export_onnx, quantize_onnx
-from thinrnn.onnx.errors import ExportError
-from thinrnn.onnx.onnx_file import OnnxFile
+from thinrnn import export_onnx, quantize_onnx, top_k_onnx
+from thinrnn.errors import ExportError
+from thinrnn.onnx.runtime import OnnxFile
 
 
 class Words(nn.Module):
@@ -44,7 +44,7 @@ def test_words_logits_and_states_are_those_of_the_whole_file(tmp_path, tied, int
     path = written(tmp_path, Words(tied))
     if int8:
         path = quantize_onnx(path, tmp_path / "int8.onnx").path
-    whole, best = OnnxFile(path), OnnxFile(best_onnx(path, tmp_path / "best.onnx", k=4))
+    whole, best = OnnxFile(path), OnnxFile(top_k_onnx(path, tmp_path / "best.onnx", k=4))
     assert best.states == whole.states and tuple(best.outputs["best"].shape) == (1, "batch", 4)
     state, same = whole.first_states(3), best.first_states(3)
     for steps in (5, 1, 1):  # a prompt, then a word at a time
@@ -65,13 +65,13 @@ def test_words_logits_and_states_are_those_of_the_whole_file(tmp_path, tied, int
 def test_files_that_have_no_such_short_way_are_refused(tmp_path):
     path = written(tmp_path, Words(normal=True))
     with pytest.raises(ExportError, match="not made by a linear layer but by LogSoftmax"):
-        best_onnx(path, tmp_path / "best.onnx")
+        top_k_onnx(path, tmp_path / "best.onnx")
     path = written(tmp_path, Words())
     with pytest.raises(ExportError, match="k is 51, but there are 50 words"):
-        best_onnx(path, tmp_path / "best.onnx", k=51)
-    done = best_onnx(path, tmp_path / "best.onnx", k=2)
+        top_k_onnx(path, tmp_path / "best.onnx", k=51)
+    done = top_k_onnx(path, tmp_path / "best.onnx", k=2)
     with pytest.raises(ExportError, match="the first output is \\(1, batch, 2\\)"):
-        best_onnx(done, tmp_path / "again.onnx")
+        top_k_onnx(done, tmp_path / "again.onnx")
     with pytest.raises(FolderError, match="cannot read"):
-        best_onnx(tmp_path / "none.onnx", tmp_path / "again.onnx")
+        top_k_onnx(tmp_path / "none.onnx", tmp_path / "again.onnx")
     assert not (tmp_path / "again.onnx").exists()

@@ -11,11 +11,11 @@ from torch.overrides import TorchFunctionMode
 from thinrnn.errors import ExampleError
 from thinrnn.nn.rhn import RHN
 from thinrnn.nn.rnn_stack import RNNStack
-from thinrnn.onnx.calls import CELLS, MODES, Call, Zeros, read_call
+from thinrnn.onnx._trace.calls import CELLS, MODES, Call, Zeros, read_call
 
 
 @dataclass(frozen=True)
-class Layer:
+class LayerCall:
     """A recurrent layer as it was called: where it is, its sizes, what it started from."""
 
     name: str  # of the layer, as in "rnn.l0"
@@ -33,12 +33,12 @@ class Layer:
         return {"h": self.output} | ({"c": self.hidden} if self.mode == "LSTM" else {})
 
 
-class Watch(TorchFunctionMode):
+class LayerCalls(TorchFunctionMode):
     """Notes the recurrent layers that a model calls, while it runs as it always does."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers: list[Layer] = []
+        self.layers: list[LayerCall] = []
         self.last: list[Tensor] = []  # the states (B, size) in which they ended
         self.cell_batches: list[int] = []
         self.module = ""
@@ -62,7 +62,7 @@ class Watch(TorchFunctionMode):
         steps, batch = (second, first) if rhn.batch_first and output.dim() == 3 else (first, second)
         size = rhn.hidden_size
         name = f"{name}.l0".lstrip(".")
-        self.layers.append(Layer(name, "RHN", size, size, 1, hx is None, False, steps, batch))
+        self.layers.append(LayerCall(name, "RHN", size, size, 1, hx is None, False, steps, batch))
         self.last.append(h_n.reshape(-1, size))
 
     def _note(self, call: Call) -> None:
@@ -76,7 +76,7 @@ class Watch(TorchFunctionMode):
             name = self.module if self.in_stack else f"{self.module}.l{place}".lstrip(".")
             used = sum(layer.name.partition("#")[0] == name for layer in self.layers)
             self.layers.append(
-                Layer(
+                LayerCall(
                     f"{name}#{used + 1}" if used else name,
                     call.mode,
                     weights[0].hidden,
@@ -90,9 +90,9 @@ class Watch(TorchFunctionMode):
             )
 
 
-def watch_layers(model: nn.Module, run: Callable[[], Any]) -> tuple[Any, Watch]:
+def watch_layers(model: nn.Module, run: Callable[[], Any]) -> tuple[Any, LayerCalls]:
     """Return what `run` returns, and the recurrent layers of the model that it called."""
-    watch = Watch()
+    watch = LayerCalls()
     stacks = {n for n, m in model.named_modules() if isinstance(m, RNNStack)}
 
     def enter(name: str) -> Callable[..., None]:

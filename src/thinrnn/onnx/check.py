@@ -1,9 +1,9 @@
 """A file beside its model: the same inputs at several sizes, whole and in chunks."""
 
-from thinrnn.onnx.axes import Axis, resized, varied
-from thinrnn.onnx.errors import ExportError
-from thinrnn.onnx.onnx_file import OnnxFile, difference
-from thinrnn.onnx.subject import Subject
+from thinrnn.errors import ExportError
+from thinrnn.onnx._trace.axes import Axis, resized, varied
+from thinrnn.onnx._trace.subject import Subject
+from thinrnn.onnx.runtime import OnnxFile, difference
 
 LARGEST_DIFFERENCE = 1e-4
 

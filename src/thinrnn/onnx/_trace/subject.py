@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from thinrnn._model.copying import kept_attributes
 from thinrnn._model.tree import paths_in, tensors_in
 from thinrnn.errors import ExampleError
-from thinrnn.onnx.arguments import Arguments, unique
-from thinrnn.onnx.axes import distinct_sizes, find_axes, named, resized, varied
-from thinrnn.onnx.watch import Watch, watch_layers
+from thinrnn.onnx._trace.arguments import Arguments, unique
+from thinrnn.onnx._trace.axes import distinct_sizes, find_axes, named, resized, varied
+from thinrnn.onnx._trace.layers import LayerCalls, watch_layers
 
 
 class Subject:
@@ -88,7 +88,7 @@ def _made_of(output: Tensor, states: Sequence[Tensor]) -> bool:
     return all(any(torch.equal(row, state) for state in states) for row in rows)
 
 
-def _sizes_seen(watch: Watch) -> dict[int, str]:
+def _sizes_seen(watch: LayerCalls) -> dict[int, str]:
     """Return which sizes are the time and the batch of recurrent layers."""
     names: dict[int, str] = {size: "batch" for size in watch.cell_batches}
     for layer in watch.layers:

@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 from thinrnn import export_onnx, quantize_onnx
-from thinrnn.errors import FolderError
-from thinrnn.onnx.errors import ExportError
-from thinrnn.onnx.rewrite import quantized
+from thinrnn.errors import ExportError, FolderError
+from thinrnn.onnx._passes.int8 import quantized
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")

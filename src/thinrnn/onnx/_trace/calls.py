@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from thinrnn._model.tree import tensors_in
-from thinrnn.onnx.operators import Weights
+from thinrnn.onnx._trace.operators import Weights
 
 MODES: dict[Any, str] = {
     torch.lstm: "LSTM",

@@ -8,9 +8,19 @@ import numpy
 import torch
 from torch import Tensor
 
-from thinrnn.onnx.errors import ExportError
+from thinrnn._extras import require
+from thinrnn.errors import ExportError, MissingExtraError
 
 Array = numpy.ndarray[Any, Any]
+
+
+def require_onnx() -> None:
+    """Raise unless the packages of the extra `onnx` are here, and a torch that can export."""
+    require("onnx", "onnx", "onnx_ir", "onnxruntime", "onnxscript")
+    if not hasattr(torch.onnx, "ops"):
+        raise MissingExtraError(
+            f"ONNX export needs torch 2.8 or newer, and this is {torch.__version__}: upgrade torch."
+        )
 
 
 class OnnxFile:

@@ -10,7 +10,7 @@ time of a small language model; what the widest writes for one step is still in 
 
 from typing import Any
 
-from thinrnn.onnx.editor import replace_chain_
+from thinrnn.onnx._passes.editor import replace_chain_
 
 LAYER = "DynamicQuantizeMatMul"
 WIDE = 4096  # outputs; a batch of fewer stays in the cache for some steps

@@ -1,0 +1,1 @@
+"""What changes an ONNX graph once it is there."""

@@ -1,7 +1,8 @@
-"""The pages say what is true: their code runs, their printed output is right, their links lead on.
+"""Pages: their code runs and prints what they show, their links work, the reference is complete.
 
-On each page the ```python blocks run in order, in one namespace that starts empty: every page is
-complete by itself. An ```output block right after one of them is what it prints, word for word.
+The ```python blocks of a page run in order, in one namespace. It starts empty, so a page is
+complete by itself; only the README relies on names that it calls the reader's own. An ```output
+block right after a ```python block is exactly what that block prints.
 """
 
 import contextlib
@@ -13,16 +14,22 @@ from typing import Any
 
 import pytest
 import torch
+import typer.main
+
+import thinrnn
+from thinrnn.lab.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINKED = [*PAGES, *(ROOT / name for name in ["CHANGELOG.md", "CONTRIBUTING.md", "RESULTS.md"])]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+DOCUMENTED = re.compile(r"^::: thinrnn\.(\w+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Block:
-    """A piece of code on a page, and what the page says that it prints."""
+    """A piece of code on a page, and the output that the page shows for it."""
 
     line: int
     code: str
@@ -72,7 +79,7 @@ def test_code_on_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.M
                 assert found == block.output.splitlines(), f"output after line {block.line}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", LINKED, ids=name_of)
 def test_links_lead_to_something(page: Path) -> None:
     for link in LINK.findall(FENCE.sub("", page.read_text())):
         if link.startswith(("https://", "http://")):
@@ -91,7 +98,22 @@ def test_every_output_follows_the_code_that_prints_it(page: Path) -> None:
     assert outputs == sum(block.output is not None for block in blocks_of(text))
 
 
-def test_the_index_names_every_page() -> None:
-    index = ROOT / "docs" / "README.md"
+def test_the_how_to_index_links_every_how_to() -> None:
+    index = ROOT / "docs" / "how-to" / "index.md"
     linked = {(index.parent / link).resolve() for link in LINK.findall(index.read_text())}
-    assert [name_of(page) for page in PAGES[1:] if page != index and page not in linked] == []
+    assert set(index.parent.glob("*.md")) - linked == {index}
+
+
+def test_the_reference_documents_every_public_name() -> None:
+    documented = [
+        name
+        for page in sorted((ROOT / "docs" / "reference").glob("*.md"))
+        for name in DOCUMENTED.findall(page.read_text())
+    ]
+    assert sorted(documented) == sorted({*thinrnn.__all__, "errors"} - {"__version__"})
+
+
+def test_the_reference_documents_every_command() -> None:
+    page = (ROOT / "docs" / "reference" / "command-line.md").read_text()
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert set(re.findall(r"^\| `(\w+)`", page, re.MULTILINE)) == set(commands) - {"publish"}

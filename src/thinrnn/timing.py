@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
-from thinrnn._model.tree import call_arguments, tensors_in
 from thinrnn.errors import ExampleError
+
+# torch is imported where models are called: the clocks also time programs that do without it.
 
 SHORTEST = 1e-3  # seconds; quicker calls are timed several at a time
 WARMING = 0.05  # seconds; a few calls are too few: the last cache takes in what was evicted before
@@ -91,6 +89,10 @@ def benchmark(
     >>> benchmark(models, torch.zeros(20, 4, 64), seconds=0.1).speedup("narrow") > 1
     True
     """
+    import torch
+
+    from thinrnn._model.tree import call_arguments, tensors_in
+
     if not models:
         raise ExampleError("there is no model to time: give at least one.")
     args, kwargs = call_arguments(example)
@@ -124,6 +126,8 @@ def _timing(times: list[float], calls: int) -> Timing:
 
 @contextlib.contextmanager
 def _threads(count: int) -> Iterator[None]:
+    import torch
+
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
@@ -134,6 +138,8 @@ def _threads(count: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _eval_mode(models: Mapping[str, Any]) -> Iterator[None]:
+    from torch import nn
+
     modules = [m for m in models.values() if isinstance(m, nn.Module)]
     modes = {part: part.training for module in modules for part in module.modules()}
     for module in modules:

@@ -1,13 +1,12 @@
-"""thinrnn bench across runtimes, as a user calls it."""
+"""thinrnn bench, as a user calls it."""
 
 import json
 import shutil
 
 import pytest
 
-from thinrnn.lab.bench.candidates import make_candidate
-from thinrnn.lab.bench.compare import compare
-from thinrnn.lab.bench.wanted import Wanted
+from thinrnn.lab.bench.compare import compare_folders, headline
+from thinrnn.lab.bench.request import Request
 from thinrnn.lab.run.progress import Silent
 
 
@@ -15,14 +14,15 @@ from thinrnn.lab.run.progress import Silent
 def small_and_short(monkeypatch):
     """What is flushed for a cold call is small, and nobody waits long for an answer."""
     monkeypatch.setattr("thinrnn.lab.bench.compare.largest_cache", lambda: 1 << 20)
-    monkeypatch.setattr("thinrnn.lab.bench.child.PATIENCE", 120.0)
+    monkeypatch.setattr("thinrnn.lab.bench.worker.PATIENCE", 120.0)
 
 
+@pytest.mark.extended
 def test_models_are_compared_across_runtimes_with_an_untrained_dense_one(small, tmp_path, call):
     pytest.importorskip("onnxscript")
     out, text = tmp_path / "bench.json", tmp_path / "valid.txt"
     text.write_text("w1 w2 w3\n" * 40)
-    code, said, wrong = call(
+    code, _, wrong = call(
         *("bench", small, "--runtimes", "eager,onnx,int8,best", "--shape", "2x3", "--shape", "1x1"),
         *("--seconds", 0, "--valid", text, "--out", out),
     )
@@ -58,9 +58,12 @@ def test_models_are_compared_across_runtimes_with_an_untrained_dense_one(small, 
     assert all(one["peak"] > 1e6 for one in sizes.values() if one["peak"] is not None)
     assert result["skipped"] == [] and result["command"].startswith("thinrnn")
     assert str(tmp_path) not in json.dumps({**result, "command": ""})
-    assert "batch 1, 1 step, 1 thread, cold caches" in said and "over dense in eager" in said
+    fair = next(c for c in result["cases"] if (c["runtime"], c["batch"]) == ("onnx", 2))
+    assert result["headline"]["runtime"] == "onnx"
+    assert result["headline"]["speedup"] == fair["models"]["thin"]["speedup"]
 
 
+@pytest.mark.extended
 def test_the_dense_model_may_have_a_shape_of_its_own(small, call):
     code, said, _ = call(
         *("bench", small, "--dense", "16-20-24", "--shape", "1x2", "--seconds", 0, "--json")
@@ -70,22 +73,51 @@ def test_the_dense_model_may_have_a_shape_of_its_own(small, call):
     assert code == 0 and models["dense"]["weights"] == 30 * 16 + recurrent + 30 * 24
 
 
-def test_a_runtime_that_does_not_take_a_model_is_skipped_with_the_reason(small, tmp_path):
+@pytest.mark.extended
+def test_a_runtime_that_does_not_take_a_model_is_skipped_with_the_reason(
+    small, tmp_path, monkeypatch
+):
     pytest.importorskip("onnxscript")
     copy = shutil.copytree(small, tmp_path / "copy")
-    candidate = make_candidate("thin", copy, tmp_path / "files", ["onnx"])
-    (copy / "model.safetensors").unlink()
-    found = compare([candidate], Wanted(["eager", "onnx"], [1], [(1, 2)], 0), Silent())
-    assert [case["runtime"] for case in found.cases] == ["onnx"]
-    assert [one["runtime"] for one in found.skipped] == ["eager"]
-    assert "model.safetensors" in found.skipped[0]["reason"]
+
+    def lose_the_weights(self, candidates):
+        (copy / "model.safetensors").unlink()
+        return []
+
+    monkeypatch.setattr("thinrnn.lab.bench.compare._Session.perplexities", lose_the_weights)
+    request = Request(["eager", "onnx"], [1], [(1, 2)], seconds=0)
+    found = compare_folders({"thin": copy}, "language_model", request, Silent())
+    assert [case["runtime"] for case in found["cases"]] == ["onnx"]
+    assert [one["runtime"] for one in found["skipped"]] == ["eager"]
+    assert "model.safetensors" in found["skipped"][0]["reason"]
+
+
+def test_without_the_extra_torch_alone_is_timed(small, monkeypatch, call):
+    monkeypatch.setattr("thinrnn._extras.missing", lambda *modules: list(modules))
+    code, out, _ = call("bench", small, "--shape", "1x2", "--seconds", 0, "--json")
+    result = json.loads(out)
+    assert code == 0 and {case["runtime"] for case in result["cases"]} == {"eager"}
+    assert "'.[onnx]'" in result["skipped"][0]["reason"]
+    assert result["headline"]["runtime"] == "eager"
+
+
+def test_the_headline_compares_within_one_runtime():
+    def case(runtime, small):
+        models = {"dense": {"speedup": 1.0}, "a/small": {"speedup": small}}
+        return {"runtime": runtime, "threads": 1, "batch": 10, "steps": 30, "caches": "warm"} | {
+            "models": models
+        }
+
+    assert headline([case("eager", 9.0), case("onnx", 4.0), case("int8", 3.0)])["speedup"] == 4.0
+    assert headline([case("eager", 9.0), case("compiled", 5.0)])["runtime"] == "compiled"
+    assert headline([]) is None
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (["--runtimes", "eager,fast"], "no runtime 'fast'"),
-        (["--shape", "10"], "'10' is no shape"),
+        (["--shape", "10"], "--shape is '10'"),
         (["--threads", "1,none"], "--threads is '1,none'"),
         (["--dense", "1500"], "'1500' is no shape"),
     ],

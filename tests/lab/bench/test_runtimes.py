@@ -14,8 +14,8 @@ def test_the_state_of_one_call_goes_into_the_next(small, tmp_path, runtime):
     if runtime != "eager":
         pytest.importorskip("onnxscript")
     before = torch.get_num_threads()
-    candidate = make_candidate("thin", small, tmp_path, [runtime])
-    call = prepare(runtime, candidate.place(runtime), 1)(1, 1)
+    candidate = make_candidate("thin", "language_model", small, tmp_path, [runtime])
+    call = prepare(runtime, threads=1, **candidate.place(runtime))(1, 1)
     torch.set_num_threads(before)
     steps = 6
     found = [numpy.asarray(call())[0, 0].copy() for _ in range(steps)]

@@ -153,17 +153,17 @@ def test_compact_makes_the_small_model_again(run, texts, tmp_path, call):
 
 
 def test_bench_times_models_of_runs_side_by_side(run, call):
-    code, said, _ = call("bench", run, run / "model", "--seconds", 0, "--batch", 2, "--json")
+    options = ("--runtimes", "eager", "--seconds", 0, "--shape", "2x3")
+    code, said, _ = call("bench", run, run / "model", *options, "--json")
     result = json.loads(said)
-    assert code == 0 and result["batch"] == 2
-    assert [*result["models"]] == ["lm/dense", "lm/small", "lm/control", str(run / "model")]
-    first = next(iter(result["models"].values()))
-    assert first["speedup"] == 1.0 and first["low"] <= first["median"] <= first["high"]
-    code, said, _ = call("bench", run / "model", "--seconds", 0)
-    assert code == 0 and "timed 1 model, " in said
-    assert f"next: thinrnn export {run / 'model'} --onnx" in said  # a model has no report
-    code, said, _ = call("bench", run, "--seconds", 0, "--threads", 2)
-    assert "batch 10, 30 steps, 2 threads" in said and "speed-up" in said
+    assert code == 0 and result["untrained"] == []
+    (case,) = result["cases"]
+    assert (case["batch"], case["steps"], case["threads"]) == (2, 3, 1)
+    assert [*case["models"]] == ["lm/dense", "lm/small", "lm/control", str(run / "model")]
+    assert result["headline"]["over"] == "lm/dense" and result["headline"]["model"] == "lm/small"
+    for path, after in ((run, "report"), (run / "model", "export")):  # a model has no report
+        code, said, _ = call("bench", path, *options)
+        assert code == 0 and f"next: thinrnn {after} {path}" in said.splitlines()[-1]
 
 
 def test_generate_continues_a_prompt_the_same_way_each_time(run, call):

@@ -1,12 +1,13 @@
-"""A language model in each runtime, as something that is called with a batch and a length.
+"""Models in each runtime, as functions of batch and steps.
 
 eager       PyTorch as it is
 compiled    torch.compile with weights frozen, one graph per shape
 onnx        ONNX Runtime, float32
 int8        ONNX Runtime, the file of `quantize_onnx`
-best        the same, the best ten words of the last step instead of all logits
+best        the same, with the ten best words of the last step instead of all logits
 
-The state of one call goes into the next, so that calls of one step are a stream.
+The state of a language model goes from one call into the next, so that calls of one step are a
+stream.
 """
 
 from collections.abc import Callable
@@ -17,38 +18,55 @@ from thinrnn.timing import Call
 
 RUNTIMES = ("eager", "compiled", "onnx", "int8", "best")
 FILES = {"onnx": "model.onnx", "int8": "model.int8.onnx", "best": "model.int8.best.onnx"}
-BEST = 10  # words
+TOP_K = 10  # words that 'best' returns
 
 Prepare = Callable[[int, int], Call]  # batch and steps; returns what is timed
 
 
-def prepare(runtime: str, folder: Path, threads: int) -> Prepare:
+def prepare(runtime: str, recipe: str, folder: str, threads: int) -> Prepare:
     """Return a model of a folder, ready to be called at any shape."""
     if runtime in FILES:
-        return _in_onnx(folder / FILES[runtime], threads)
-    return _in_torch(folder, threads, compiled=runtime == "compiled")
+        return _in_onnx(Path(folder) / FILES[runtime], threads)
+    return _in_torch(recipe, folder, threads, compiled=runtime == "compiled")
 
 
-def _in_torch(folder: Path, threads: int, *, compiled: bool) -> Prepare:
+def import_libraries(runtime: str, recipe: str) -> None:
+    """Import all that the runtime needs before it loads a model."""
+    if runtime in FILES:
+        import numpy  # noqa: F401
+        import onnxruntime  # noqa: F401
+    else:
+        from thinrnn.lab import recipes
+
+        recipes.part(recipe, "load")
+
+
+def _in_torch(recipe: str, folder: str, threads: int, *, compiled: bool) -> Prepare:
     import torch
 
-    from thinrnn.lab.recipes.language_model.load import load_model
+    from thinrnn.lab import recipes
 
     torch.set_num_threads(threads)
-    loaded = load_model(folder)
+    loaded = recipes.part(recipe, "load").load_model(folder)
     model: Any = loaded.model
 
     def at(batch: int, steps: int) -> Call:
-        tokens = loaded.example(batch, steps)
+        example = loaded.example(batch, steps)
         called = compile_model(model) if compiled else model
-        with torch.inference_mode():
-            state = model(tokens)[1]  # not None: a graph for no state is never timed
+        # A language model takes tokens and a state; other models have no state to carry.
+        carries = not isinstance(example, tuple)
+        arguments: tuple[Any, ...] = (example,) if carries else example
+        if carries:
+            with torch.inference_mode():
+                arguments = (example, model(example)[1])  # the graph for no state is never timed
 
         def call() -> Any:
-            nonlocal state
+            nonlocal arguments
             with torch.inference_mode():
-                logits, state = called(tokens, state)
-            return logits
+                outputs = called(*arguments)
+            if carries:
+                arguments = (example, outputs[1])
+            return outputs[0]
 
         return call
 
@@ -98,10 +116,10 @@ def _in_onnx(path: Path, threads: int) -> Prepare:
 
 
 def bound_stream(session: Any, values: dict[str, Any], batch: int) -> Call:
-    """Return one step of a stream whose inputs and outputs stay where they are.
+    """Return one step of a stream, with inputs and outputs in fixed buffers.
 
-    States have two places each and go to and fro between them: no call allocates or looks anything
-    up, which matters where a step takes a fraction of a millisecond.
+    Each state has two buffers that swap roles from call to call, so that no call allocates or looks
+    anything up. That matters where a step takes a fraction of a millisecond.
     """
     import numpy
     from onnxruntime import OrtValue

@@ -1,65 +1,81 @@
-"""What was compared, as text."""
+"""A comparison as text."""
 
 from typing import Any
+
+from thinrnn.lab.table import table
+
+RUNTIME_NAMES = {
+    "eager": "PyTorch eager",
+    "compiled": "PyTorch compiled",
+    "onnx": "ONNX Runtime",
+    "int8": "ONNX Runtime int8",
+    "best": "ONNX Runtime int8, best words",
+}
 
 
 def case_title(case: dict[str, Any]) -> str:
     """Return "batch 1, 1 step, 1 thread, cold caches"."""
-    parts = [f"batch {case['batch']}", _several(case["steps"], "step")]
-    parts.append(_several(case["threads"], "thread"))
+    parts = [f"batch {case['batch']}", _plural(case["steps"], "step")]
+    parts.append(_plural(case["threads"], "thread"))
     if case["caches"] == "cold":
         parts.append("cold caches")
     return ", ".join(parts)
 
 
+def headline_text(found: dict[str, Any]) -> str:
+    """Return the fair comparison in one line, or an empty text if one model was timed."""
+    head = found["headline"]
+    if head is None:
+        return ""
+    runtime = RUNTIME_NAMES[head["runtime"]]
+    dense = f"{head['over']}{' (untrained)' if found['untrained'] else ''}"
+    ratio = f"{head['speedup']:.2f}x as fast as {dense}"
+    return f"{runtime}, {case_title(head)}: {head['model']} runs {ratio}"
+
+
 def tables(found: dict[str, Any]) -> str:
-    """Return a table for each shape and number of threads, one of sizes, and what was skipped."""
-    lines: list[str] = []
+    """Return the headline, a table for each shape and number of threads, one of sizes, the rest."""
+    lines = [headline_text(found), ""] if found["headline"] else []
     by_title: dict[str, list[dict[str, Any]]] = {}
     for case in found["cases"]:
         by_title.setdefault(case_title(case), []).append(case)
     for title, cases in by_title.items():
-        over = [case["runtime"] for case in cases if case["runtime"] in ("eager", "onnx")]
-        header = ["runtime", "model", "median ms", "quartiles", "speed-up"]
-        first = next(iter(cases[0]["models"]))
-        rows = [[*header, *(f"over {first} in {one}" for one in over)]]
-        for case in cases:
-            for name, model in case["models"].items():
-                row = [case["runtime"], name, f"{model['median']:.3f}"]
-                row += [f"{model['lower']:.3f}-{model['upper']:.3f}", f"{model['speedup']:.2f}x"]
-                for one in over:
-                    own = one == case["runtime"]
-                    ratio = model.get("speedup" if own else f"speedup_over_{one}")
-                    row.append("-" if ratio is None else f"{ratio:.2f}x")
-                rows.append(row)
-        lines += [title, _aligned(rows), ""]
-    rows = [["runtime", "model", "bytes", "ratio", "peak MB", "running MB", "before MB"]]
+        lines += [title, table(_rows(cases), left=2), ""]
+    rows = [["runtime", "model", "bytes", "ratio", "libraries MB", "peak MB", "running MB"]]
     for entry in found["memory"]:
-        amounts = [_megabytes(entry.get(key)) for key in ("peak", "running", "start")]
+        amounts = [_megabytes(entry.get(key)) for key in ("start", "peak", "running")]
         size = [f"{entry['bytes']:,}", f"{entry['bytes_ratio']:.2f}x"]
         rows.append([entry["runtime"], entry["model"], *size, *amounts])
-    lines += ["file (in PyTorch: float32 weights) and memory of a process", _aligned(rows)]
+    lines += ["file (in PyTorch: float32 weights) and memory of a process", table(rows, left=2)]
     for one in found["quality"]:
         value = f"perplexity {one['perplexity']:.4f} on {one['text']}"
         lines.append(f"{one['model']} in {one['runtime']}: {value}")
     for one in found["skipped"]:
         lines.append(f"skipped {one['runtime']}: {one['reason']}")
-    return "\n".join(lines)
+    return "\n".join([*lines, ""])
 
 
-def _several(count: int, what: str) -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+def _rows(cases: list[dict[str, Any]]) -> list[list[str]]:
+    """Return the rows of one table; ratios to other runtimes have columns where there are any."""
+    first = next(iter(cases[0]["models"]))
+    others = [case["runtime"] for case in cases if case["runtime"] in ("eager", "onnx")]
+    others = others if len(cases) > 1 else []
+    header = ["runtime", "model", "median ms", "quartiles", "speed-up"]
+    rows = [[*header, *(f"over {first} in {one}" for one in others)]]
+    for case in cases:
+        for name, model in case["models"].items():
+            row = [case["runtime"], name, f"{model['median']:.3f}"]
+            row += [f"{model['lower']:.3f}-{model['upper']:.3f}", f"{model['speedup']:.2f}x"]
+            for one in others:
+                key = "speedup" if one == case["runtime"] else f"speedup_over_{one}"
+                row.append(f"{model[key]:.2f}x" if key in model else "-")
+            rows.append(row)
+    return rows
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _megabytes(count: int | None) -> str:
     return "-" if count is None else f"{count / 1e6:.0f}"
-
-
-def _aligned(rows: list[list[str]]) -> str:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        left = [cell.ljust(width) for cell, width in zip(row[:2], widths, strict=False)]
-        right = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
-        lines.append("  ".join(left + right).rstrip())
-    return "\n".join(lines)

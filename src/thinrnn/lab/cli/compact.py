@@ -25,8 +25,9 @@ def compact(
 ) -> None:
     """Cut the closed neurons off a run's gated model as it is now, verify, and save it."""
     from thinrnn.lab import recipes
-    from thinrnn.lab.cli.output import listing, progress, show
+    from thinrnn.lab.cli.output import progress, show
     from thinrnn.lab.run import RunFolder
+    from thinrnn.lab.table import table
 
     opened = RunFolder(run)
     folder = run / "compact" if out is None else out
@@ -44,4 +45,4 @@ def compact(
         ("largest difference", f"{made['difference']:.2g}"),
     ]
     last = f"wrote {folder}; next: {command('eval', folder, '--valid', 'FILE')}"
-    show({"model": str(folder), **made}, listing(rows), last, as_json=json)
+    show({"model": str(folder), **made}, table(rows), last, as_json=json)

@@ -20,10 +20,11 @@ def data(
     """Download a public corpus and check each file by its hash."""
     import dataclasses
 
-    from thinrnn.lab.cli.output import listing, progress, show
+    from thinrnn.lab.cli.output import progress, show
     from thinrnn.lab.data import corpora
     from thinrnn.lab.data.fetch import fetch
     from thinrnn.lab.run import InputError
+    from thinrnn.lab.table import table
 
     chosen = corpora.corpus(corpus)
     files = chosen.files
@@ -58,4 +59,4 @@ def data(
     }
     next_ = command("train", "ptb-paper", "--data", folder)
     last = f"wrote the {chosen.title} to {folder}; next: {next_}"
-    show(result, listing(rows), last, as_json=json)
+    show(result, table(rows), last, as_json=json)

@@ -19,8 +19,9 @@ def doctor(json: Json = False) -> None:
     """Show versions, devices and extras, and prune a tiny model to see that all works."""
     import torch
 
-    from thinrnn.lab.cli.output import listing, show
+    from thinrnn.lab.cli.output import show
     from thinrnn.lab.run.environment import environment
+    from thinrnn.lab.table import table
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     found: dict[str, Any] = environment(device)
@@ -34,7 +35,7 @@ def doctor(json: Json = False) -> None:
     rows.append(("self-test", problem or "a tiny model was pruned, compacted and verified"))
     last = "all is well; next: thinrnn demo" if not problem else "thinrnn does not work here"
     result = {"environment": found, "extras": extras, "problem": problem, "works": not problem}
-    show(result, listing(rows), last, as_json=json)
+    show(result, table(rows), last, as_json=json)
     raise typer.Exit(1 if problem else 0)
 
 

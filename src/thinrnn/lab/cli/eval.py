@@ -24,8 +24,9 @@ def evaluate(
 
     from thinrnn.lab import recipes
     from thinrnn.lab.cli.find_model import find_model
-    from thinrnn.lab.cli.output import listing, progress, show
+    from thinrnn.lab.cli.output import progress, show
     from thinrnn.lab.run import InputError
+    from thinrnn.lab.table import table
 
     found = find_model(path, kind)
     texts = recipes.part(found.recipe, "texts")
@@ -38,7 +39,7 @@ def evaluate(
         measured = score(found.folder, files, config=found.config, progress=shown)
     numbers = {k: f"{v:.3f}" if isinstance(v, float) else f"{v:,}" for k, v in measured.items()}
     names = {"params": "parameters", "macs": "mult-adds/step"}
-    text = listing([(names.get(n, n.replace("_", " ")), value) for n, value in numbers.items()])
+    text = table([(names.get(n, n.replace("_", " ")), value) for n, value in numbers.items()])
     last = f"measured {found.folder}, nothing written; next: {command('bench', path)}"
     show({"model": str(found.folder), **measured}, text, last, as_json=json)
     raise typer.Exit(0 if all(map(math.isfinite, measured.values())) else 1)

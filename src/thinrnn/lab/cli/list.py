@@ -18,23 +18,24 @@ def list_all(
 ) -> None:
     """List the presets with what they reach, and the runs that are here."""
     from thinrnn.lab import recipes
-    from thinrnn.lab.cli.output import listing, show
+    from thinrnn.lab.cli.output import show
     from thinrnn.lab.recipes.settings import as_json, described
     from thinrnn.lab.run.folder import find_runs
+    from thinrnn.lab.table import table
 
     if settings is not None:
         chosen = recipes.preset(settings).settings()
         last = f"next: thinrnn train {settings} --set KEY=VALUE"
-        show({"settings": as_json(chosen)}, listing(described(chosen)), last, as_json=json)
+        show({"settings": as_json(chosen)}, table(described(chosen)), last, as_json=json)
         return
     presets = recipes.presets().values()
     runs = [describe(path) for path in find_runs(folder)]
     rows = [("preset", "what it is", "expected")]
     rows += [(p.name, p.summary, p.expected or "-") for p in presets]
-    text = listing(rows)
+    text = table(rows)
     if runs:
         heads = ("run", "preset", "phases done", "valid perplexity", "weights")
-        text += "\n\n" + listing([heads, *(tuple(map(_cell, run.values())) for run in runs)])
+        text += "\n\n" + table([heads, *(tuple(map(_cell, run.values())) for run in runs)])
         newest = runs[-1]
         words = ["train", "--resume"] if newest["done"] == "none" else ["report"]
         last = f"next: {command(*words, newest['run'])}"

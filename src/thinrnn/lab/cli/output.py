@@ -3,7 +3,6 @@
 import json
 import math
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 from thinrnn.errors import (
@@ -56,23 +55,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def table(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as aligned columns, the first to the left and the others to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = []
-    for row in rows:
-        first = row[0].ljust(widths[0])
-        others = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
-        lines.append("  ".join([first, *others]).rstrip())
-    return "\n".join(lines)
-
-
-def listing(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as aligned columns, all to the left."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from thinrnn.lab.cli.output import table
+from thinrnn.lab.table import table
 from thinrnn.lab.verdicts import Verdict
 
 Summaries = dict[str, dict[str, Any]]
@@ -32,7 +32,7 @@ def run_table(summaries: Summaries) -> str:
     add("ONNX speed-up", lambda s: _ratio(summaries.get("dense"), s, "onnx_milliseconds"))
     longest = max(s.get("seconds") or 0 for s in summaries.values())
     add("trained in s", lambda s: _number(s.get("seconds"), ".0f" if longest >= 100 else ".1f"))
-    return table(rows)
+    return table(rows, left=1)
 
 
 def _number(value: float | None, form: str) -> str:

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import thinrnn
-from thinrnn.lab.bench.candidates import build_dense, sizes_of
 from thinrnn.lab.recipes.language_model import train
 from thinrnn.lab.recipes.language_model.data import Splitting, Vocabulary
 from thinrnn.lab.recipes.language_model.load import load_model, save_model
 from thinrnn.lab.recipes.language_model.model import Dropouts, LanguageModel, find_plan
 from thinrnn.lab.recipes.language_model.settings import Settings
+from thinrnn.lab.recipes.language_model.untrained import build_dense, sizes_of
 from thinrnn.lab.run import InputError
 from thinrnn.lab.run.progress import Silent
 

@@ -12,7 +12,7 @@ from typing import Any
 from thinrnn.lab.run.environment import environment
 from thinrnn.lab.run.files import write_json
 from thinrnn.timing import warm_clock
-from tools.results.publish import without_paths
+from tools.results.paths import without_paths
 
 
 def medians(calls: Mapping[str, Callable], rounds: int) -> dict[str, float]:

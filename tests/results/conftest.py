@@ -39,6 +39,7 @@ def make():
         }
         made = {
             "seed": seed,
+            "settings": {"target_params": 6_170_000},
             "models": summaries,
             "curves": {},
             "environment": {"processor": "a processor", "gpu": "a GPU"},

@@ -2,13 +2,8 @@
 
 import json
 
-import pytest
-
-from tools.results.cpu import Cpu
-from tools.results.cpu_pages import contents, missed, section
-from tools.results.page import write_pages
-from tools.results.places import PAGES, PLACE, fill
-from tools.results.read import Results
+from tools.results.cpu import FILE, Cpu
+from tools.results.pages import write_pages
 
 MILLISECONDS = {  # dense, small: batch 10 x 30, then a stream, warm and cold
     "eager": [(600, 20), (90, 1.5), (95, 3)],
@@ -63,73 +58,59 @@ def made_up():
     }
 
 
-def test_ratios_are_those_of_the_medians_and_what_is_missed_is_said():
-    page = section(Cpu(made_up()))
-    assert "| 10 x 30: both in PyTorch eager | 30.0x | 30.0x | 19.4x: reached |" in page
-    assert "float32 (the fair one) | 20.0x | 20.0x | 15.5x: reached |" in page
-    assert "small in ONNX Runtime int8 | 120.0x | 120.0x | 85x: reached |" in page
-    assert "| a stream, dense in ONNX Runtime float32, small in int8 | 150.0x |" in page
-    assert "| the same with cold caches | 30.0x | 30.0x | reported |" in page
-    assert "| file, dense float32 over small int8 | 42.6x |  | 42x: reached |" in page
-    assert "int8 over float32 | +0.25% |  | at most +0.5%: reached |" in page
-    assert "flatters" in page and "1500-1500-1500, untrained, small 275-330-215" in page
-    assert "15.0 times fewer mult-adds" in page and "thinrnn bench results/models/thin" in page
-    assert "| ONNX Runtime int8 | 80.0 (72.0 to 88.0) | 5.00 (4.50 to 5.50) | 16.0x |" in page
-    assert "A stream: batch 1, one step, 2 threads, cold caches:" in page
-    assert missed(Cpu(made_up())) == []
+def rows(table):
+    """Return the cells of each line but the head, by the first of them that are names."""
+    return [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
 
-    worse = made_up()
-    worse["cases"][6]["models"]["thin"] = timed(6)  # int8, 10 x 30, one thread
-    worse["quality"][1]["perplexity"] = 81.0
-    assert worse["cases"][6]["runtime"] == "int8"
-    assert missed(Cpu(worse)) == [
-        "- speed on a CPU, 10 x 30: dense in ONNX Runtime float32, small in int8: 50.0x, "
-        "asked: 56x.",
-        "- speed on a CPU, perplexity of the small model, int8 over float32: +1.25%, "
-        "asked: at most +0.5%.",
+
+def test_both_models_are_compared_in_the_same_runtime():
+    summary = rows(Cpu(made_up()).summary())
+    assert summary == [
+        ["PyTorch eager", "600.0", "20.0", "30.0x", "90.0", "1.50", "60.0x"],
+        ["ONNX Runtime float32", "300.0", "15.0", "20.0x", "12.0", "0.500", "24.0x"],
+        ["ONNX Runtime int8", "80.0", "5.00", "16.0x", "3.00", "0.080", "37.5x"],
     ]
-    assert "50.0x | 60.0x | 56x: **missed** |" in section(Cpu(worse))
+
+
+def test_all_times_have_quartiles():
+    lines = rows(Cpu(made_up()).times())
+    assert len(lines) == 2 * 3 * 4  # threads, cases, runtimes
+    case = ["2", "batch 1, 1 step, cold caches", "ONNX Runtime float32"]
+    assert [*case, "7.50 (6.75 to 8.25)", "0.500 (0.450 to 0.550)", "15.0x"] in lines
+    assert ["PyTorch eager", "600.0 (540.0 to 660.0)", "20.0 (18.0 to 22.0)", "30.0x"] in rows(
+        Cpu(made_up()).batches()
+    )
+
+
+def test_streams_8_bits_and_memory():
+    cpu = Cpu(made_up())
+    assert ["ONNX Runtime int8", "3.00", "0.080", "4.00", "0.500"] in rows(cpu.stream())
+    assert ["ONNX Runtime int8", "6.2", "5.00", "0.080", "80.20"] in rows(cpu.gains())
+    assert ["ONNX Runtime int8", "small", "6.2", "12.4", "6.2", "-"] in rows(cpu.memory())
+    assert "15.0 times fewer mult-adds" in cpu.models and "(untrained)" in cpu.models
 
 
 def test_what_was_not_measured_is_left_out():
     few = made_up()
     few["cases"] = [case for case in few["cases"] if case["runtime"] == "onnx"]
-    few["memory"] = [one for one in few["memory"] if one["runtime"] == "onnx"]
     few["quality"] = []
-    page = section(Cpu(few))
-    assert "| 10 x 30: both in PyTorch eager | - | - | reported |" in page
-    assert "20.0x" in page and "perplexity" not in page and "PyTorch eager | 600" not in page
-    assert missed(Cpu(few)) == [] and section(None) == ""
+    cpu = Cpu(few)
+    assert [line[0] for line in rows(cpu.summary())] == ["ONNX Runtime float32"]
+    assert rows(cpu.gains())[0][-1] == "-" and cpu.perplexity("int8") is None
 
 
-@pytest.mark.parametrize("there", [False, True])
-def test_marked_places_are_filled_and_the_rest_is_left_alone(tmp_path, there):
+def test_places_are_filled_from_the_file(tmp_path):
     (tmp_path / "results/speed").mkdir(parents=True)
     (tmp_path / "docs/how-to").mkdir(parents=True)
     names = ("summary", "batches", "gains", "stream")
-    text = "".join(f"{n} before\n<!-- cpu {n} -->\nstale\n<!-- end of cpu {n} -->\n" for n in names)
-    for name in PAGES:
-        (tmp_path / name).write_text(text)
-    if there:
-        (tmp_path / "results/speed/bench-cpu.json").write_text(json.dumps(made_up()))
-    changed = write_pages(tmp_path)
-    assert {tmp_path / name for name in PAGES} < set(changed) and write_pages(tmp_path) == []
-    page = (tmp_path / "README.md").read_text()
-    assert "stale" not in page and all(f"{name} before\n" in page for name in names)
-    assert page.count("Not measured yet.") == (0 if there else 4)
-    if there:
-        assert "| ONNX Runtime int8 | 6.2 | 5.00 | 0.080 | 80.20 |" in page
-        assert "| ONNX Runtime int8 | 3.00 | 0.080 | 4.00 | 0.500 |" in page
-        assert "| ONNX Runtime float32 | 300.0 (270.0 to 330.0) |" in page
-        assert "## Speed on a CPU" in (tmp_path / "RESULTS.md").read_text()
-        assert Results.read(tmp_path / "results").runs == {}  # it is no run
-
-
-def test_a_place_that_has_no_figures_is_an_error():
-    with pytest.raises(KeyError):
-        fill("<!-- cpu nothing -->\n<!-- end of cpu nothing -->", contents(Cpu(made_up())))
-
-
-def test_every_page_of_the_list_has_a_place(pytestconfig):
-    for name in PAGES:
-        assert PLACE.search((pytestconfig.rootpath / name).read_text()), name
+    text = "".join(f"<!-- cpu {n} -->\nstale\n<!-- end of cpu {n} -->\n" for n in names)
+    page = tmp_path / "docs/how-to/int8.md"
+    page.write_text(text)
+    write_pages(tmp_path)
+    assert page.read_text().count("Not measured yet.") == 4
+    (tmp_path / "results" / FILE).write_text(json.dumps(made_up()))
+    write_pages(tmp_path)
+    cpu = Cpu(made_up())
+    for part in (cpu.summary(), cpu.batches(), cpu.gains(), cpu.stream()):
+        assert part in page.read_text()
+    assert cpu.times() in (tmp_path / "RESULTS.md").read_text()

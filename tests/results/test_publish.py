@@ -143,7 +143,7 @@ def test_pages_beside_the_results_are_written_again(run, tmp_path, publish):
     (tmp_path / "RESULTS.md").write_text("old")
     code, said, _ = publish(run, "--to", tmp_path / "results", "--name", "ptb-gru")
     assert code == 0 and "RESULTS.md" in said
-    assert "[ptb-gru](results/ptb/ptb-gru.json)" in (tmp_path / "RESULTS.md").read_text()
+    assert "[GRU](results/ptb/ptb-gru.json)" in (tmp_path / "RESULTS.md").read_text()
 
 
 def test_a_public_corpus_is_named_with_its_files(run, tmp_path, publish, monkeypatch):

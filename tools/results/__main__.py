@@ -1,4 +1,4 @@
-"""Write this repository's pages, or publish finished runs.
+"""Write the pages of this repository, or publish finished runs.
 
 python -m tools.results                                   write RESULTS.md and the tables
 python -m tools.results publish runs/ptb-paper --store int8
@@ -12,7 +12,7 @@ from pathlib import Path
 from thinrnn.errors import ThinRNNError
 from thinrnn.lab.run import InputError, RunFolder
 from thinrnn.lab.run.progress import Shown
-from tools.results.page import write_pages
+from tools.results.pages import write_pages
 from tools.results.publish import publish
 
 

@@ -1,33 +1,25 @@
-"""What `thinrnn bench` found about a dense and a small model, and what was asked for."""
+"""What `thinrnn bench` measured of a dense and a small model on a CPU, as tables."""
 
 import json
-from dataclasses import dataclass
+import re
 from pathlib import Path
 from typing import Any
 
+from tools.results.tables import markdown
+
 FILE = "speed/bench-cpu.json"
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """A comparison that was asked for: one model in one runtime over another in another."""
-
-    label: str
-    over: str  # the runtime of the dense model
-    runtime: str  # of the small one
-    steps: int
-    asked: float | None = None
-    caches: str = "warm"
-
-
-RATIOS = (
-    Ratio("both in PyTorch eager", "eager", "eager", 30, 19.4),
-    Ratio("both in ONNX Runtime float32 (the fair one)", "onnx", "onnx", 30, 15.5),
-    Ratio("dense in PyTorch eager, small in ONNX Runtime int8", "eager", "int8", 30, 85),
-    Ratio("dense in ONNX Runtime float32, small in int8", "onnx", "int8", 30, 56),
-    Ratio("a stream, dense in ONNX Runtime float32, small in int8", "onnx", "int8", 1, 120),
-    Ratio("the same with cold caches", "onnx", "int8", 1, None, "cold"),
-)
+RUNTIMES = {
+    "eager": "PyTorch eager",
+    "compiled": "PyTorch compiled",
+    "onnx": "ONNX Runtime float32",
+    "int8": "ONNX Runtime int8",
+    "best": "ONNX Runtime int8, 10 best words of the last step",
+}
+CASES = {  # what is timed: (steps, caches)
+    (30, "warm"): "batch 10, 30 steps",
+    (1, "warm"): "batch 1, 1 step",
+    (1, "cold"): "batch 1, 1 step, cold caches",
+}
 
 
 class Cpu:
@@ -40,12 +32,12 @@ class Cpu:
 
     @classmethod
     def read(cls, folder: Path) -> "Cpu | None":
-        """Return what is in a folder of results, if it is there."""
+        """Return what is in results/, if it is there."""
         path = folder / FILE
         return cls(json.loads(path.read_bytes())) if path.exists() else None
 
     def time(self, model: str, runtime: str, threads: int, steps: int, caches: str) -> Any:
-        """Return median and quartiles in milliseconds; steps 1 is a stream, batch 1."""
+        """Return median and quartiles in milliseconds; the batch is 10 for 30 steps, 1 for one."""
         wanted = (runtime, threads, 1 if steps == 1 else 10, steps, caches)
         keys = ("runtime", "threads", "batch", "steps", "caches")
         for case in self.found["cases"]:
@@ -53,47 +45,125 @@ class Cpu:
                 return case["models"][model]
         return None
 
-    def ratio(self, ratio: Ratio, threads: int) -> float | None:
-        """Return how many times longer the dense model takes."""
-        one = self.time(self.dense, ratio.over, threads, ratio.steps, ratio.caches)
-        other = self.time(self.small, ratio.runtime, threads, ratio.steps, ratio.caches)
-        return None if one is None or other is None else one["median"] / other["median"]
-
     def bytes(self, model: str, runtime: str) -> int | None:
+        """Return the size of a model's file."""
         for entry in self.found["memory"]:
             if (entry["model"], entry["runtime"]) == (model, runtime):
                 return int(entry["bytes"])
         return None
 
-    @property
-    def file_ratio(self) -> float | None:
-        """The file of the dense model in float32 over that of the small one in 8 bits."""
-        one, other = self.bytes(self.dense, "onnx"), self.bytes(self.small, "int8")
-        return None if one is None or other is None else one / other
-
     def perplexity(self, runtime: str) -> float | None:
+        """Return the validation perplexity of the small model in a runtime."""
         for entry in self.found.get("quality", ()):
             if (entry["model"], entry["runtime"]) == (self.small, runtime):
                 return float(entry["perplexity"])
         return None
 
     @property
-    def loss(self) -> float | None:
-        """By which fraction 8 bits make the perplexity of the small model worse."""
-        one, other = self.perplexity("onnx"), self.perplexity("int8")
-        return None if one is None or other is None else other / one - 1
-
-    @property
-    def about(self) -> str:
-        """Say what was compared, and where."""
+    def models(self) -> str:
+        """Return what was compared, and on which machine."""
         models, machine = self.found["models"], self.found["environment"]
         dense, small = models[self.dense], models[self.small]
-        untrained = ", untrained" if self.dense in self.found["untrained"] else ""
-        versions = [f"{name} {machine[name]}" for name in ("torch", "onnxruntime")]
+        untrained = " (untrained)" if self.dense in self.found["untrained"] else ""
+        sizes = re.sub(r", rare (\d+)", r" and \1 for rare words", small["sizes"])
+        versions = ", ".join(f"{name} {machine[name]}" for name in ("torch", "onnxruntime"))
         return (
-            f"Dense is {dense['sizes']}{untrained}, small {small['sizes']}, with "
-            f"{dense['macs'] / small['macs']:.1f} times fewer mult-adds; on "
-            f"{machine['processor']}, {machine['cores']} cores, {', '.join(versions)}. "
-            "Medians of calls taken in turn; 10 x 30 is a batch of 10 with 30 steps, a stream is "
-            "batch 1 with one step a call."
+            f"The dense model has embedding and layers of {dense['sizes']}{untrained}. The small "
+            f"one is `{self.small}`, {sizes}, with {dense['macs'] / small['macs']:.1f} times fewer "
+            "mult-adds. "
+            f"Medians on {machine['processor']}, {machine['cores']} cores, {versions}."
         )
+
+    def summary(self) -> str:
+        """Return dense and small in the same runtime on one thread, warm."""
+        head = ["both models in"]
+        for what in (CASES[30, "warm"], CASES[1, "warm"]):
+            head += [f"{what}: dense, ms", "small, ms", "speed-up"]
+        lines = []
+        for runtime, label in RUNTIMES.items():
+            cells = []
+            for steps in (30, 1):
+                cells += self._pair(runtime, self.threads[0], steps, "warm", _milliseconds)
+            if runtime != "best" and set(cells) != {"-"}:
+                lines.append([label, *cells])
+        return markdown(head, lines)
+
+    def times(self) -> str:
+        """Return all times, with quartiles."""
+        lines = []
+        for threads in self.threads:
+            for steps, caches in CASES:
+                for runtime, label in RUNTIMES.items():
+                    cells = self._pair(runtime, threads, steps, caches, _quartiles)
+                    if set(cells) != {"-"}:
+                        lines.append([str(threads), CASES[steps, caches], label, *cells])
+        head = ("threads", "case", "both models in", "dense, ms", "small, ms", "speed-up")
+        return markdown(head, lines)
+
+    def batches(self) -> str:
+        """Return the times of a batch of 10 with 30 steps on one thread."""
+        lines = []
+        for runtime, label in RUNTIMES.items():
+            cells = self._pair(runtime, self.threads[0], 30, "warm", _quartiles)
+            if set(cells) != {"-"}:
+                lines.append([label, *cells])
+        return markdown(("", "dense, ms (quartiles)", "small, ms (quartiles)", "speed-up"), lines)
+
+    def stream(self) -> str:
+        """Return the times of one step of a stream, with warm caches and with cold ones."""
+        lines = []
+        for runtime, label in RUNTIMES.items():
+            warm, cold = (
+                self._pair(runtime, self.threads[0], 1, caches, _milliseconds)[:2]
+                for caches in ("warm", "cold")
+            )
+            if {*warm, *cold} != {"-"}:
+                lines.append([label, *warm, *cold])
+        return markdown(("one step, ms", "dense", "small", "dense, cold", "small, cold"), lines)
+
+    def gains(self) -> str:
+        """Return what 8 bits change in the small model."""
+        lines = []
+        for runtime in ("onnx", "int8"):
+            times = [
+                self._pair(runtime, self.threads[0], steps, "warm", _milliseconds)[1]
+                for steps in (30, 1)
+            ]
+            value = self.perplexity(runtime)
+            quality = "-" if value is None else f"{value:.2f}"
+            size = _megabytes(self.bytes(self.small, runtime))
+            lines.append([RUNTIMES[runtime], size, *times, quality])
+        return markdown(("", "file, MB", "10 x 30, ms", "one step, ms", "perplexity"), lines)
+
+    def memory(self) -> str:
+        """Return the sizes of files, and the memory of a process that runs one model."""
+        lines = []
+        for entry in self.found["memory"]:
+            if entry["runtime"] != "compiled":  # the same files as eager, memory not measured
+                kind = "dense" if entry["model"] == self.dense else "small"
+                shown = [_megabytes(entry.get(key)) for key in ("bytes", "peak", "running")]
+                start = _megabytes(entry.get("start"))
+                lines.append([RUNTIMES[entry["runtime"]], kind, *shown, start])
+        head = ("", "model", "file, MB", "peak, MB", "running, MB", "before loading a model, MB")
+        return markdown(head, lines)
+
+    def _pair(self, runtime: str, threads: int, steps: int, caches: str, show: Any) -> list[str]:
+        """Return the times of dense and small, and how many times faster the small one is."""
+        found = [self.time(m, runtime, threads, steps, caches) for m in (self.dense, self.small)]
+        if None in found:
+            return ["-", "-", "-"]
+        return [*map(show, found), f"{found[0]['median'] / found[1]['median']:.1f}x"]
+
+
+def _milliseconds(found: dict[str, float], key: str = "median") -> str:
+    value = found[key]
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 1 else f"{value:.3f}"
+
+
+def _quartiles(found: dict[str, float]) -> str:
+    low, high = _milliseconds(found, "lower"), _milliseconds(found, "upper")
+    return f"{_milliseconds(found)} ({low} to {high})"
+
+
+def _megabytes(count: int | None) -> str:
+    return "-" if count is None else f"{count / 1e6:.1f}"

@@ -1,21 +1,19 @@
-"""What `benchmarks/run_minutes.py` found about the minutes of whole runs, alone on a GPU."""
+"""How long runs took: as they ran, most of them side by side, and some alone on the GPU."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-from thinrnn.lab import recipes
-from tools.results.markdown import markdown
+from tools.results.runs import Results, place
+from tools.results.tables import markdown
 
 FILE, HIGHWAY_FILE = "speed/run-minutes-cuda.json", "speed/run-minutes-rhn-cuda.json"
-DENSE, PRUNED = "ptb-dense-ntasgd", "ptb-paper"
-MOST_MINUTES, MOST_OF_DENSE = 15.0, 0.5  # asked for
-HIGHWAY, HIGHWAY_EPOCHS, MOST_HIGHWAY_MINUTES = "ptb-rhn-plain", 300, 20.0  # likewise
-TIMED_AS = "ptb-rhn-paper"  # the name that this preset had when it was timed
+DENSE, PRUNED, HIGHWAY = "ptb-dense-ntasgd", "ptb-paper", "ptb-rhn-plain"
+TIMED_AS = "ptb-rhn-paper"  # the name that ptb-rhn-plain had when it was timed
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """Return what was measured, if it was."""
+    """Return what `benchmarks/run_minutes.py` measured, if it is there."""
     path, highway = folder / FILE, folder / HIGHWAY_FILE
     if not path.exists():
         return None
@@ -25,62 +23,31 @@ def read(folder: Path) -> dict[str, Any] | None:
     return found
 
 
-def section(found: dict[str, Any] | None) -> str:
-    """Return table and text; nothing if nothing was measured."""
-    if found is None:
-        return ""
+def alone(found: dict[str, Any]) -> str:
+    """Return the minutes of runs that had the GPU to themselves."""
     lines = [
         [f"`{name}`", str(run["epochs"]), str(run["trained"]), f"{run['minutes']:.1f}"]
         for name, run in found["runs"].items()
     ]
-    head = ("run, alone on the GPU", "epochs", "of these trained", "minutes of all")
-    ratio = _ratio(found)
-    verdict = "which is reached" if not missed(found) else "which is **missed**"
-    return (
-        markdown(head, lines) + f"\n\nOn one {found['environment']['gpu']}; epochs that were "
-        "not trained count as much as the last ones that were. Neuron selection from "
-        f"1500-1500-1500 takes {ratio:.2f} times as long as the dense NT-ASGD run of as many "
-        f"epochs. At most {MOST_MINUTES:g} minutes and half the time were asked, {verdict}."
-        + _highway(found)
-    )
+    return markdown(("run", "epochs", "epochs timed", "minutes for all epochs"), lines)
 
 
-def missed(found: dict[str, Any] | None) -> list[str]:
-    """Return a line for each figure that is not what was asked for, or not there."""
-    if found is None:
-        return [f"- minutes of a whole `{PRUNED}` beside the dense run: not measured yet."]
-    lines, minutes, ratio = [], found["runs"][PRUNED]["minutes"], _ratio(found)
-    if minutes > MOST_MINUTES:
-        lines.append(f"- a whole `{PRUNED}`: {minutes:.1f} minutes, asked: at most 15.")
-    if ratio > MOST_OF_DENSE:
-        lines.append(f"- a whole `{PRUNED}`: {ratio:.2f} of the dense run's time, asked: half.")
-    if HIGHWAY in found["runs"] and _highway_minutes(found) > MOST_HIGHWAY_MINUTES:
-        took = f"{_highway_minutes(found):.1f} minutes, asked: at most {MOST_HIGHWAY_MINUTES:g}"
-        lines.append(f"- {HIGHWAY_EPOCHS} epochs of `{HIGHWAY}`: {took}.")
-    return lines
-
-
-def _highway(found: dict[str, Any]) -> str:
-    """Return a sentence on the highway network, if it was timed."""
-    if HIGHWAY not in found["runs"]:
-        return ""
-    minutes = _highway_minutes(found)
-    verdict = "reached" if minutes <= MOST_HIGHWAY_MINUTES else "**missed**"
-    batch = recipes.preset(HIGHWAY).settings().batch
-    return (
-        f" {HIGHWAY_EPOCHS} epochs of `{HIGHWAY}` in batches of {batch}, in proportion, take "
-        f"{minutes:.1f} minutes; at most {MOST_HIGHWAY_MINUTES:g} were asked, which is {verdict}."
-    )
-
-
-def _highway_minutes(found: dict[str, Any]) -> float:
-    run = found["runs"][HIGHWAY]
-    return float(run["minutes"] / run["epochs"] * HIGHWAY_EPOCHS)
-
-
-def _ratio(found: dict[str, Any]) -> float:
-    """Return the time of a pruned epoch, on average, over that of a dense one."""
+def share(found: dict[str, Any]) -> float:
+    """Return the time of an epoch of the pruned run, on average, over that of a dense one."""
     pruned, dense = (
         found["runs"][name]["minutes"] / found["runs"][name]["epochs"] for name in (PRUNED, DENSE)
     )
     return float(pruned / dense)
+
+
+def table(results: Results) -> str:
+    """Return epochs, minutes and memory of every model; what was only tried comes last."""
+    lines = []
+    for name, run in sorted(results.runs.items(), key=lambda item: "-try-" in item[0]):
+        machine = run["environment"].get("gpu") or run["environment"]["processor"]
+        for kind, model in run["models"].items():
+            memory = model.get("memory")
+            size = "-" if memory is None else f"{memory / 2**30:.2f}"
+            epochs, taken = str(model["epochs"]), f"{model['seconds'] / 60:.1f}"
+            lines.append([f"[{name}]({place(name)}.json)", kind, epochs, taken, size, machine])
+    return markdown(("run", "model", "epochs", "minutes", "GPU memory, GiB", "machine"), lines)

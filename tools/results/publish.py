@@ -11,14 +11,12 @@ from thinrnn.lab import recipes
 from thinrnn.lab.command import command
 from thinrnn.lab.run import RunFolder
 from thinrnn.lab.run.files import write_atomic
-from thinrnn.lab.run.folder import KIND_OF, MODELS
+from thinrnn.lab.run.folder import KIND_OF
 from thinrnn.lab.run.metrics import read_metrics
 from thinrnn.lab.run.progress import Progress
-from tools.results.picture import pattern_picture
-from tools.results.read import place
-
-# A path that begins at the root, at home or outside the folder.
-LOCAL_PATH = re.compile(r"(?<![\w.])(?:~|\.{1,2})?/((?:[^\s/'\"=,]+/)*[^\s/'\"=,]*)")
+from tools.results.paths import without_paths
+from tools.results.pattern import pattern_picture
+from tools.results.runs import place
 
 # Settings of a control that was trained alone: its sizes, and what changes no result.
 MAY_DIFFER = (
@@ -90,7 +88,8 @@ def summed_up(run: RunFolder, name: str) -> dict[str, Any]:
         "environment": config["environment"],
         "curves": curves(run),
     }
-    return without_paths(found)
+    cleaned: dict[str, Any] = without_paths(found)
+    return cleaned
 
 
 def add_control(result: dict[str, Any], run: RunFolder, other: RunFolder) -> None:
@@ -149,21 +148,6 @@ def curves(run: RunFolder) -> dict[str, dict[str, Any]]:
     return found
 
 
-def without_paths(value: Any) -> Any:
-    """Return JSON values in which every local path is just its last part, or run and model."""
-    if isinstance(value, dict):
-        return {key: without_paths(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [without_paths(item) for item in value]
-    return LOCAL_PATH.sub(_end, value) if isinstance(value, str) else value
-
-
-def _end(path: re.Match[str]) -> str:
-    """Return the last part of a path, with its run if that is a model, which alone is nobody's."""
-    *parents, last = path[1].split("/")
-    return f"{parents[-1]}/{last}" if parents and last in MODELS.values() else last
-
-
 def one_line_lists(value: Any) -> str:
     """Return JSON with an entry a line, and lists of plain values on one line."""
     text = json.dumps(value, indent=1, ensure_ascii=False)
@@ -173,7 +157,7 @@ def one_line_lists(value: Any) -> str:
 
 def _with_corpus(config: dict[str, Any]) -> dict[str, Any]:
     """Return the facts about a text, with the files of the public corpus that it is, if any."""
-    text = config["text"]
+    text: dict[str, Any] = config["text"]
     corpus = recipes.part(config["recipe"], "texts").corpus_of(text["sha256"])
     if corpus is None:
         return text

@@ -1,46 +1,45 @@
-"""The rows of the tables: what the paper reports, which run is ours, what was asked of it.
+"""The rows of the tables: what the paper reports, and which run is ours.
 
-The paper is arXiv 1906.06847. Perplexities are valid, test; sizes are input, layer 1, layer 2;
-weights are counted without biases, as the paper counts them.
+Scores are perplexities on valid and test, or EM and F1. Weights are counted as the paper counts
+them: those of language models without biases, those of readers without GloVe.
 """
 
 import math
 from dataclasses import dataclass
 
-from tools.results.read import Figures
-
-
-@dataclass(frozen=True)
-class Rival:
-    """A model of ours that another one is compared with, by test perplexity."""
-
-    kind: str  # dense, small or control
-    name: str = ""  # of its run, if that is another one
-    called: str = ""  # nothing: its kind
-    margin: float | None = 0.0  # by how much it must be worse; None: it need not be
+from tools.results.runs import Figures
 
 
 @dataclass(frozen=True)
 class Row:
-    """One model of ours beside the paper's; the limits are what was asked of ours."""
+    """A model of ours beside the paper's."""
 
     label: str
-    name: str  # of the run in results/
-    kind: str  # which of its models: dense, small or control
+    run: str  # the name of a file in results/
+    kind: str = "small"  # which of its models: small, dense or control
     paper: Figures | None = None
-    most_valid: float | None = None
-    most_test: float | None = None
-    most_weights: int | None = None
-    compare: str = "test"  # the perplexity by which ours is better or worse than the paper's
-    whose: str = "the paper"  # that `paper` is of
-    rivals: tuple[Rival, ...] = ()
-    line: str = ""  # of the figure of widths, that ours is a point of
-    paper_line: str = ""  # likewise, the paper's
+    compare: str = "second"  # the score that the difference is about
+    line: str = ""  # of the figure of widths, where ours is a point
+    paper_line: str = ""  # where the paper's is
 
 
-def _paper(valid: float, test: float, sizes: str, weights: int) -> Figures:
-    return Figures((valid,), (test,), sizes, weights)
+@dataclass(frozen=True)
+class Headline:
+    """One experiment in the README's table, by the names of its runs."""
 
+    label: str
+    paper_dense: str  # its row has the paper's dense model
+    iss: str
+    dense: str  # our dense model, trained like the pruned one
+    selection: str
+    scratch: str
+
+
+def _paper(first: float, second: float, sizes: str, weights: int) -> Figures:
+    return Figures((first,), (second,), sizes, weights)
+
+
+SCRATCH = "same sizes, from scratch"
 
 LSTM = (
     Row(
@@ -48,49 +47,21 @@ LSTM = (
         "ptb-dense-sgd",
         "dense",
         _paper(82.57, 78.57, "1500-1500-1500", 66_000_000),
-        most_valid=83.57,
-        most_test=79.57,
     ),
     Row("dense, NT-ASGD", "ptb-dense-ntasgd", "dense"),
-    Row(
-        "ISS (group lasso)",
-        "ptb-iss",
-        "small",
-        _paper(82.59, 78.65, "1500-373-315", 21_811_000),
-        most_valid=82.59,
-        most_test=78.65,
-        most_weights=21_811_000,
-    ),
-    Row(
-        "neuron selection",
-        "ptb-paper",
-        "small",
-        _paper(81.62, 78.08, "251-296-247", 6_164_132),
-        most_valid=81.6,
-        most_test=78.0,
-        most_weights=6_160_000,
-        rivals=(
-            Rival("control", margin=0.5),
-            Rival(
-                "dense",
-                "ptb-dense-ntasgd",
-                called="our dense model under the same schedule",
-                margin=None,
-            ),
-        ),
-    ),
-    Row("the same shape from scratch", "ptb-paper", "control"),
-    Row("the same shape from scratch, in a run of its own", "ptb-paper-scratch", "control"),
+    Row("ISS", "ptb-iss", paper=_paper(82.59, 78.65, "1500-373-315", 21_811_000)),
+    Row("neuron selection", "ptb-paper", paper=_paper(81.62, 78.08, "251-296-247", 6_164_132)),
+    Row(SCRATCH, "ptb-paper", "control"),
+    Row(f"{SCRATCH}, separate run", "ptb-paper-scratch", "control"),
 )
 
 ABLATION = tuple(
     Row(
         f"{multiple}, 1, 1, 1",
         f"ptb-ablation-{multiple}",
-        "small",
-        _paper(valid, test, sizes, weights),
-        # the last test perplexity in the paper's table is that of the row before: a copying error
-        compare="valid" if multiple == 5 else "test",
+        paper=_paper(valid, test, sizes, weights),
+        # The paper prints the test perplexity of its fourth row again in the fifth.
+        compare="first" if multiple == 5 else "second",
     )
     for multiple, valid, test, sizes, weights in (
         (1, 81.73, 78.33, "1020-215-250", 14_230_000),
@@ -102,138 +73,134 @@ ABLATION = tuple(
 )
 
 # Lines of the figure of widths; a name with epochs is that of runs with as many.
-OURS, ISS = "ours, taught, 40 epochs", "our ISS, taught, 40 epochs"
-PAPER_ISS, PAPER_SELECTION = "ISS, its paper", "neuron selection, the paper"
+TAUGHT_ISS = "ISS, with teachers, 40 epochs"
+PAPER_ISS, PAPER_SELECTION = "paper: ISS", "paper: neuron selection"
 
 HIGHWAY = (
     Row(
-        "RHN, dense",
+        "dense",
         "ptb-rhn-dense",
         "dense",
         _paper(67.9, 65.4, "830", 23_455_800),
-        most_valid=68.9,
-        most_test=66.4,
-        line="ours, dense, 120 epochs",
-        paper_line="dense, the paper",
+        line="dense, 120 epochs",
+        paper_line="paper: dense",
     ),
     Row(
-        "RHN, ISS (group lasso), taught by models, 40 epochs",
+        "ISS, with teachers",
         "ptb-rhn-iss",
-        "small",
-        _paper(68.1, 65.4, "517", 11_050_358),
-        line=ISS,
+        paper=_paper(68.1, 65.4, "517", 11_050_358),
+        line=TAUGHT_ISS,
         paper_line=PAPER_ISS,
     ),
     Row(
-        "RHN, neuron selection, taught by models",
+        "neuron selection",
+        "ptb-rhn-plain",
+        paper=_paper(68.2, 65.1, "389", 7_219_062),
+        line="selection, 100 epochs",
+        paper_line=PAPER_SELECTION,
+    ),
+    Row("same width, from scratch", "ptb-rhn-scratch", "control", line="scratch, 100 epochs"),
+    Row(
+        "neuron selection, with teachers",
         "ptb-rhn-paper",
-        "small",
-        _paper(68.2, 65.1, "389", 7_219_062),
-        most_valid=68.2,
-        most_test=65.1,
-        most_weights=7_219_062,
-        rivals=(
-            Rival("control", "ptb-rhn-paper-control"),
-            Rival("dense", "ptb-rhn-dense", called="our dense model", margin=None),
-        ),
-        line="ours, taught, 160 epochs",
+        paper=_paper(68.2, 65.1, "389", 7_219_062),
+        line="selection, with teachers, 160 epochs",
         paper_line=PAPER_SELECTION,
     ),
     Row(
-        "RHN, the same width from scratch, taught alike",
+        "same width, from scratch, with teachers",
         "ptb-rhn-paper-control",
         "control",
-        line="from scratch, taught, 160 epochs",
-    ),
-    Row(
-        "RHN, neuron selection, plain",
-        "ptb-rhn-plain",
-        "small",
-        _paper(68.2, 65.1, "389", 7_219_062),
-        rivals=(Rival("control", "ptb-rhn-scratch"),),
-        line="ours, plain, 100 epochs",
-        paper_line=PAPER_SELECTION,
-    ),
-    Row(
-        "RHN, the same width from scratch, plain",
-        "ptb-rhn-scratch",
-        "control",
-        line="from scratch, plain, 100 epochs",
+        line="scratch, with teachers, 160 epochs",
     ),
 )
 
 # Points of the paper's figure: test perplexity of ISS at the same width, from the ISS paper, which
 # does not give the valid one.
-HIGHWAY_CURVE = tuple(
-    row
-    for k, (width, test, weights) in enumerate(
-        (
-            (726, 65.0, 18_855_672),
-            (517, 65.4, 11_050_358),
-            (403, 67.7, 7_602_998),
-            (328, 71.2, 5_646_848),
-        ),
-        start=1,
-    )
-    for row in (
-        Row(
-            f"RHN, selection to a width of {width}, taught by models",
-            f"ptb-rhn-curve-{k}",
-            "small",
-            _paper(math.nan, test, str(width), weights),
-            most_test=test,
-            most_weights=weights,
-            whose="ISS in its own paper",
-            rivals=(Rival("control"),),
-            line=OURS,
-            paper_line=PAPER_ISS,
-        ),
-        Row(
-            f"RHN, a width of {width} from scratch, taught alike",
-            f"ptb-rhn-curve-{k}",
-            "control",
-            line="from scratch, taught, 40 epochs",
-        ),
-    )
-) + tuple(
-    Row(f"RHN, ISS, {which}er, taught by models", f"ptb-rhn-iss-{which}", "small", line=ISS)
-    for which in ("weak", "strong")
+WIDTHS = (
+    *(
+        row
+        for k, (width, test, weights) in enumerate(
+            (
+                (726, 65.0, 18_855_672),
+                (517, 65.4, 11_050_358),
+                (403, 67.7, 7_602_998),
+                (328, 71.2, 5_646_848),
+            ),
+            start=1,
+        )
+        for row in (
+            Row(
+                f"width {width}, neuron selection",
+                f"ptb-rhn-curve-{k}",
+                paper=_paper(math.nan, test, str(width), weights),
+                line="selection, with teachers, 40 epochs",
+                paper_line=PAPER_ISS,
+            ),
+            Row(
+                f"width {width}, from scratch",
+                f"ptb-rhn-curve-{k}",
+                "control",
+                line="scratch, with teachers, 40 epochs",
+            ),
+        )
+    ),
+    Row("ISS, weak penalty", "ptb-rhn-iss-weak", line=TAUGHT_ISS),
+    Row("ISS, strong penalty", "ptb-rhn-iss-strong", line=TAUGHT_ISS),
+)
+
+READERS = (
+    Row(
+        "dense",
+        "squad-dense",
+        "dense",
+        _paper(67.98, 77.85, "100-100-100-100-100-100", 2_690_000),
+    ),
+    Row("ISS", "squad-iss", paper=_paper(65.36, 75.78, "20-33-40-38-31-16", 950_000)),
+    Row(
+        "neuron selection", "squad-paper", paper=_paper(65.67, 75.69, "26-33-36-36-33-15", 960_000)
+    ),
+    Row(SCRATCH, "squad-paper", "control"),
+    Row("the paper's sizes, from scratch", "squad-scratch", "dense"),
+    Row("1.2M weights", "squad-thin"),
+    Row(f"1.2M weights, {SCRATCH}", "squad-thin", "control"),
+    Row("encoder pruned too", "squad-fast"),
+    Row(f"encoder pruned too, {SCRATCH}", "squad-fast", "control"),
 )
 
 BEYOND = (
-    Row(
-        "GRU, neuron selection",
-        "ptb-gru",
-        "small",
-        most_weights=6_160_000,
-        rivals=(Rival("control"),),
+    Row("GRU", "ptb-gru"),
+    Row(f"GRU, {SCRATCH}", "ptb-gru", "control"),
+    Row("plain RNN", "ptb-rnn"),
+    Row(f"plain RNN, {SCRATCH}", "ptb-rnn", "control"),
+    Row("best at 6.16M weights", "ptb-thin"),
+    Row(f"best at 6.16M, {SCRATCH}, no teacher", "ptb-thin-scratch", "control"),
+    Row(f"best at 6.16M, {SCRATCH}, with teacher", "ptb-thin", "control"),
+    Row("smallest", "ptb-tiny"),
+    Row(f"smallest, {SCRATCH}, with teacher", "ptb-tiny", "control"),
+)
+
+
+ROWS = {
+    (row.run, row.kind): row for row in (*LSTM, *ABLATION, *HIGHWAY, *WIDTHS, *READERS, *BEYOND)
+}
+
+HEADLINES = (
+    Headline(
+        "LSTM, test perplexity",
+        *("ptb-dense-sgd", "ptb-iss", "ptb-dense-ntasgd", "ptb-paper", "ptb-paper"),
     ),
-    Row("GRU, the same shape from scratch", "ptb-gru", "control"),
-    Row(
-        "plain RNN, neuron selection",
-        "ptb-rnn",
-        "small",
-        most_weights=6_160_000,
-        rivals=(Rival("control"),),
+    Headline(
+        "highway network, test perplexity",
+        *("ptb-rhn-dense", "ptb-rhn-iss", "ptb-rhn-dense", "ptb-rhn-plain", "ptb-rhn-scratch"),
     ),
-    Row("plain RNN, the same shape from scratch", "ptb-rnn", "control"),
-    Row(
-        "thin: our best recipe, tied",
-        "ptb-thin",
-        "small",
-        most_test=66.0,
-        most_weights=6_160_000,
-        rivals=(Rival("control", "ptb-thin-scratch"),),  # the stronger of the two
+    Headline(
+        "highway network with teachers, test perplexity",
+        *("ptb-rhn-dense", "ptb-rhn-iss", "ptb-rhn-dense"),
+        *("ptb-rhn-paper", "ptb-rhn-paper-control"),
     ),
-    Row("thin, the same shape from scratch, by itself", "ptb-thin-scratch", "control"),
-    Row("thin, the same shape from scratch, taught alike", "ptb-thin", "control"),
-    Row(
-        "tiny: the paper's quality with less",
-        "ptb-tiny",
-        "small",
-        most_test=78.0,
-        most_weights=2_500_000,
-        rivals=(Rival("control"),),
+    Headline(
+        "BiDAF reader, F1",
+        *("squad-dense", "squad-iss", "squad-dense", "squad-paper", "squad-paper"),
     ),
-    Row("tiny, the same shape from scratch, taught alike", "ptb-tiny", "control"),
 )

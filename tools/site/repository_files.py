@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = {  # in the repository: on the site
     "README.md": "index.md",
     "RESULTS.md": "results.md",
+    "results/minutes.md": "minutes.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }

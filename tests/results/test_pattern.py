@@ -3,7 +3,7 @@
 import re
 from xml.etree import ElementTree
 
-from tools.results.picture import INK, PAPER, pattern_picture
+from tools.results.pattern import INK, PAPER, pattern_picture
 
 SVG = "{http://www.w3.org/2000/svg}"
 PATTERN = {

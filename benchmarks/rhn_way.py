@@ -23,7 +23,7 @@ from torch import Tensor, nn
 import thinrnn
 from thinrnn.lab.device.padded import Padded
 from thinrnn.lab.recipes.language_model.model import Dropouts, LanguageModel
-from thinrnn.lab.recipes.language_model.settings import Settings
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.recipes.language_model.training import make_optimizer
 from thinrnn.nn import rhn
 from thinrnn.nn._rhn import fused as rhn_fused
@@ -111,7 +111,10 @@ def make_step(options: Namespace, highway: Callable) -> Callable[[], Tensor]:
     optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, foreach=True)
     padded: Callable = contextlib.nullcontext
     if options.as_trained:
-        padded, optimizer = Padded, make_optimizer(Settings(optimizer="sgd", lr=1e-3), model)
+        padded, optimizer = (
+            Padded,
+            make_optimizer(LanguageModelSettings(optimizer="sgd", lr=1e-3), model),
+        )
 
     def step() -> Tensor:
         optimizer.zero_grad(set_to_none=True)

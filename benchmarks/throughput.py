@@ -24,7 +24,7 @@ from thinrnn.lab.recipes import preset
 from thinrnn.lab.recipes.language_model import phases, train
 from thinrnn.lab.recipes.language_model.corpus import Text, load_text
 from thinrnn.lab.recipes.language_model.data import streams
-from thinrnn.lab.recipes.language_model.settings import Settings
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.recipes.language_model.training import Training
 from thinrnn.lab.recipes.settings import as_json, changed
 from thinrnn.lab.run.environment import environment
@@ -37,7 +37,7 @@ CPU = torch.device("cpu")
 class BareLoop:
     """What a user would write: model, torch's optimizer, clipping, state carried along."""
 
-    def __init__(self, settings: Settings, text: Text) -> None:
+    def __init__(self, settings: LanguageModelSettings, text: Text) -> None:
         shape = phases.dense_shape(settings)
         self.model = phases.build_model(settings, shape, len(text.vocabulary))
         self.data = streams(text.train, settings.batch).long()
@@ -62,7 +62,7 @@ class BareLoop:
         self.place += self.settings.bptt
 
 
-def compare_steps(settings: Settings, text: Text, steps: int) -> dict[str, float]:
+def compare_steps(settings: LanguageModelSettings, text: Text, steps: int) -> dict[str, float]:
     """Return milliseconds per step of the recipe and of the bare loop, medians."""
     training, _ = phases.build_training(settings, "dense", phases.dense_shape(settings), text, CPU)
     runners: dict[str, Training | BareLoop] = {"recipe": training, "bare": BareLoop(settings, text)}
@@ -76,7 +76,7 @@ def compare_steps(settings: Settings, text: Text, steps: int) -> dict[str, float
     return {**medians, "ratio": medians["recipe"] / medians["bare"]}
 
 
-def whole_runs(settings: Settings) -> dict[str, float]:
+def whole_runs(settings: LanguageModelSettings) -> dict[str, float]:
     """Return seconds of a dense run and of a pruned one, from the text to the saved model."""
     seconds = {}
     for name, phase in (("dense", "dense"), ("pruned", "gated")):

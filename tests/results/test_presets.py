@@ -1,12 +1,11 @@
 """Presets and published runs agree: settings, shapes, and what is shown about them."""
 
-import dataclasses
-import json
 import re
 
 import pytest
 
 from thinrnn.lab import recipes
+from thinrnn.lab.recipes.settings import as_json
 from tools.results.runs import Results, millions, scores_of
 
 
@@ -48,10 +47,10 @@ def test_published_runs_have_the_settings_of_their_presets(results):
     for name, preset in recipes.presets().items():
         if name not in results.runs or not name.startswith("ptb-"):
             continue
-        today = json.loads(json.dumps(dataclasses.asdict(preset.settings())))
+        today = as_json(preset.settings())
         then = results.runs[name]["settings"]
         # a setting that is newer than the run must be at its default
-        default = json.loads(json.dumps(dataclasses.asdict(type(preset.settings())())))
+        default = as_json(type(preset.settings())())
         free = GIVEN | GATES if today["phases"] == ["dense"] else GIVEN
         other = {k for k in today if then.get(k, default[k]) != today[k]} - free
         assert not other, f"{name}: {sorted(other)}"

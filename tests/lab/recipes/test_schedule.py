@@ -23,10 +23,6 @@ def test_warm_up_rises_to_the_full_rate():
     assert factors == pytest.approx([0.25, 0.5, 0.75, 1, 1, 1])
 
 
-def test_plateau_follows_the_cuts():
-    assert lr_factor("plateau", step=0, steps=1, epoch=9, decay=0.25, cuts=2) == 0.0625
-
-
 def test_averaging_starts_when_the_loss_is_worse_than_the_best_but_for_the_last_five():
     assert not has_stalled([5.0] * 5, 9.0, window=5)  # too few values to judge
     assert has_stalled([4.0, 5, 5, 5, 5, 5], 4.5, window=5)

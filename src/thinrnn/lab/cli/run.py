@@ -10,7 +10,7 @@ from thinrnn.lab.cli.output import progress, show
 from thinrnn.lab.cli.summary import run_table, verdict_lines
 from thinrnn.lab.command import command
 from thinrnn.lab.data.corpora import corpus
-from thinrnn.lab.recipes.settings import changed, from_toml, with_values
+from thinrnn.lab.recipes.settings import changed, from_toml
 from thinrnn.lab.run import InputError, RunFolder, StorageError
 from thinrnn.lab.run.folder import free_name
 from thinrnn.lab.verdicts import verdicts
@@ -42,10 +42,10 @@ def start_or_resume(
     settings = chosen.settings()
     if data is not None:
         texts = recipes.part(chosen.recipe, "texts").texts_in(data, chosen.corpus)
-        settings = with_values(settings, texts)
+        settings = settings.replaced(**texts)
     if config is not None:
         settings = from_toml(settings, config)
-    settings = changed(with_values(settings, values), changes)
+    settings = changed(settings.replaced(**values), changes)
     if chosen.corpus and not settings.train:
         title = corpus(chosen.corpus).title
         raise InputError(

@@ -13,18 +13,14 @@ def lr_factor(
     decay: float = 1.0,
     decay_from: int = 0,
     decay_every: int = 1,
-    cuts: int = 0,
 ) -> float:
     """Return what the learning rate is multiplied by in one step.
 
-    "decay" cuts every `decay_every` epochs from epoch `decay_from` on, "cosine" ends near zero,
-    "plateau" has been cut `cuts` times.
+    "decay" cuts every `decay_every` epochs from epoch `decay_from` on, "cosine" ends near zero.
     """
     rise = min(1.0, (step + 1) / (warmup + 1))
     if kind == "cosine":
         return rise * 0.5 * (1 + math.cos(math.pi * step / max(1, steps)))
-    if kind == "plateau":
-        return rise * decay**cuts
     if kind == "decay" and epoch >= decay_from:
         return rise * decay ** ((epoch - decay_from) // decay_every + 1)
     return rise

@@ -1,41 +1,169 @@
-"""Settings of a recipe: a dataclass whose fields carry their help, read from text and TOML.
+"""Settings of a training: typed fields with limits and help, checked by pydantic.
 
-@dataclass(frozen=True)
-class Settings:
-    lr: float = setting(20.0, "learning rate of the weights", above=0)
-    cell: str = setting("lstm", "recurrent layer", choices=("lstm", "gru", "rnn"))
+class MySettings(TrainingSettings):
+    depth: int = Field(10, ge=1, description="layers")
 
-changed(Settings(), ["lr=5", "cell=gru"])
+changed(MySettings(), ["lr=5", "depth=3"])
 """
 
-import contextlib
-import dataclasses
 import difflib
 import json
 import tomllib
-import types
-import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from types import NoneType
+from typing import Any, Literal, Self, TypeVar, get_args, get_origin
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from thinrnn.lab.run.errors import InputError
 
-S = TypeVar("S")
+PhaseName = Literal["dense", "gated", "control"]
+PHASES: tuple[PhaseName, ...] = ("dense", "gated", "control")
 
 
-def setting(
-    default: Any,
-    help: str,
-    *,
-    choices: tuple[str, ...] | None = None,
-    above: float | None = None,
-    least: float | None = None,
-    most: float | None = None,
-) -> Any:
-    """Return a dataclass field with its help and the values that it takes."""
-    limits = {"help": help, "choices": choices, "above": above, "least": least, "most": most}
-    return dataclasses.field(default=default, metadata=limits)
+class TrainingSettings(BaseModel):
+    """What every recipe lets the user choose; a recipe adds its own fields and defaults."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    # Training, the same for dense, gated and control
+    batch: int = Field(20, ge=1, description="sequences per training step")
+    optimizer: str = Field("adam", description="rule for the weights")
+    lr: float = Field(1e-3, gt=0, description="learning rate of the weights")
+    gate_lr: float = Field(1e-2, gt=0, description="learning rate of the gates (Adam)")
+    weight_decay: float = Field(0.0, ge=0, description="weight decay, never on the gates")
+    clip: float = Field(0.0, ge=0, description="largest norm of the gradient; 0: no clipping")
+    schedule: str = Field("constant", description="learning rate over time")
+    warmup: int = Field(
+        0, ge=0, description="steps over which the learning rate rises at the start"
+    )
+
+    # Pruning
+    target_params: float | None = Field(
+        None, gt=0, description="parameters to end with: a fraction up to 1, or a number"
+    )
+    target_time: float = Field(
+        0.5, gt=0, le=1, description="part of the training after which the size is reached"
+    )
+    l0: float | dict[str, float] | None = Field(
+        None,
+        description="fixed penalty instead of a target: one weight, or one per parameter pattern",
+    )
+    lasso: float | None = Field(
+        None, gt=0, description="weight of group lasso (ISS), a baseline without learned gates"
+    )
+    lasso_zero: float = Field(
+        1e-4, ge=0, description="'lasso': smaller weights are set to 0 after each step"
+    )
+    gate_mean: float = Field(2.5, description="initial log_alpha of the gates")
+    start_from: str = Field(
+        "", description="folder of a dense model whose weights the gated model starts with"
+    )
+    shrink: bool = Field(True, description="remove closed neurons at the end of every epoch")
+
+    # Run
+    phases: tuple[PhaseName, ...] = Field(PHASES, description="what to train, in this order")
+    seed: int = Field(0, ge=0, description="random seed")
+    device: Literal["auto", "cpu", "cuda"] = Field("auto", description="where to train")
+    precision: Literal["auto", "float32", "bf16"] = Field(
+        "auto", description="arithmetic; auto: bf16 where the GPU has it"
+    )
+    cuda_graphs: bool = Field(True, description="run training steps as CUDA graphs, on a GPU")
+    threads: int = Field(0, ge=0, description="CPU threads for training; 0: torch's choice")
+    eval_batch: int = Field(10, ge=1, description="sequences per batch in the final evaluation")
+    log_every: int = Field(50, ge=1, description="steps between two lines of metrics.jsonl")
+    checkpoint_seconds: float = Field(
+        60.0, ge=0, description="seconds between checkpoints inside an epoch"
+    )
+    checkpoint_steps: int = Field(
+        0, ge=0, description="also a checkpoint every so many steps; 0: by time alone"
+    )
+    tensorboard: bool = Field(True, description="also write TensorBoard events, if installed")
+    bench_batch: int = Field(10, ge=1, description="batch size when the models are timed")
+    bench_steps: int = Field(30, ge=1, description="tokens per sequence when the models are timed")
+    bench_threads: int = Field(1, ge=1, description="CPU threads when the models are timed")
+    bench_seconds: float = Field(1.0, ge=0, description="how long each model is timed")
+
+    def __init__(self, **values: Any) -> None:
+        try:
+            super().__init__(**values)
+        except ValidationError as error:
+            raise InputError(self._one_line(error)) from None
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _from_text(cls, value: Any, info: ValidationInfo) -> Any:
+        """Read what `--set` gives: none, 1,2 and {"name": 1e-7}; true is no number."""
+        kind = cls.model_fields[info.field_name or ""].annotation
+        kinds = get_args(kind) or (kind,)
+        if isinstance(value, bool) and bool not in kinds:
+            raise ValueError(f"{info.field_name} is {value}, but must not be true or false.")
+        if isinstance(value, str):
+            value = value.strip()
+            if NoneType in kinds and value.lower() in ("", "none"):
+                return None
+            if get_origin(kind) is tuple:
+                return [part.strip() for part in value.split(",")] if value else []
+            if value.startswith(("{", "[")):
+                return json.loads(value)
+        elif get_origin(kind) is tuple and not isinstance(value, list | tuple):
+            return [value]
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if "gated" in self.phases:
+            pressures = [bool(self.target), self.l0 is not None, self.lasso is not None]
+            if sum(pressures) != 1:
+                raise ValueError(
+                    "give exactly one of target, l0 and lasso, as in --set target_params=none "
+                    "--set l0=1e-7."
+                )
+        if self.lasso is not None and not self.shrink:
+            raise ValueError("lasso removes neurons while training goes on: leave shrink=true.")
+        if not self.phases or list(self.phases) != [p for p in PHASES if p in self.phases]:
+            raise ValueError(f"phases must be some of {', '.join(PHASES)}, in this order.")
+        return self
+
+    @property
+    def target(self) -> dict[str, float]:
+        """The size to end with, as `thinrnn.Target` takes it; empty where there is none."""
+        return {} if self.target_params is None else {"params": self.target_params}
+
+    @property
+    def average_decay(self) -> float | None:
+        """Decay of the moving average of the weights, None where no such average is kept."""
+        return None
+
+    def replaced(self, **values: Any) -> Self:
+        """Return the settings with other values, checked again."""
+        return type(self)(**{**dict(self), **values})
+
+    @classmethod
+    def _one_line(cls, error: ValidationError) -> str:
+        """Say which setting is wrong, what it is and what was expected."""
+        first = error.errors()[0]
+        if first["type"] == "value_error":
+            return str(first["ctx"]["error"])
+        name, value = str(first["loc"][0]), first["input"]
+        if first["type"] == "extra_forbidden":
+            near = difflib.get_close_matches(name, cls.model_fields, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else "'thinrnn list --settings' shows all."
+            return f"there is no setting '{name}': {hint}"
+        expected = first["msg"].partition(", unable")[0].removeprefix("Input should ")
+        return f"{name} is {value!r}, but must {expected}."
+
+
+S = TypeVar("S", bound=TrainingSettings)
 
 
 def changed(settings: S, assignments: Iterable[str]) -> S:
@@ -45,8 +173,8 @@ def changed(settings: S, assignments: Iterable[str]) -> S:
         key, equals, text = assignment.partition("=")
         if not equals:
             raise InputError(f"'{assignment}' is not key=value: write --set {assignment}=VALUE.")
-        values[key.strip()] = text.strip()
-    return with_values(settings, values)
+        values[key.strip()] = text
+    return settings.replaced(**values)
 
 
 def from_toml(settings: S, path: str | Path) -> S:
@@ -58,119 +186,23 @@ def from_toml(settings: S, path: str | Path) -> S:
         raise InputError(f"cannot read {path}: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"{path} is not valid TOML: {error}.") from None
-    return with_values(settings, values)
+    return settings.replaced(**values)
 
 
-def with_values(settings: S, values: Mapping[str, Any]) -> S:
-    """Return the settings with values (texts or TOML/JSON values) applied."""
-    hints = typing.get_type_hints(type(settings))
-    fields = {field.name: field for field in dataclasses.fields(settings)}  # type: ignore[arg-type]
-    new: dict[str, Any] = {}
-    for key, value in values.items():
-        if key not in fields:
-            near = difflib.get_close_matches(key, fields, n=1)
-            hint = f"did you mean '{near[0]}'?" if near else "'thinrnn list --settings' shows all."
-            raise InputError(f"there is no setting '{key}': {hint}")
-        new[key] = _typed(key, value, hints[key])
-    return dataclasses.replace(settings, **new)  # type: ignore[type-var]
-
-
-def check_limits(settings: Any) -> None:
-    """Raise unless every field is inside the limits of its `setting`."""
-    for field in dataclasses.fields(settings):
-        value = getattr(settings, field.name)
-        limits = field.metadata
-        items = value if isinstance(value, tuple) else (value,)
-        for item in items:
-            if limits.get("choices") and item not in limits["choices"]:
-                allowed = ", ".join(limits["choices"])
-                raise InputError(f"{field.name} is '{item}', but must be one of: {allowed}.")
-            if isinstance(item, bool) or not isinstance(item, int | float):
-                continue
-            for word, name, fails in (
-                ("above", "above", lambda a, b: not a > b),
-                ("at least", "least", lambda a, b: not a >= b),
-                ("at most", "most", lambda a, b: not a <= b),
-            ):
-                limit = limits.get(name)
-                if limit is not None and fails(item, limit):
-                    raise InputError(f"{field.name} is {item}, but must be {word} {limit}.")
-
-
-def described(settings: Any) -> list[tuple[str, str, str]]:
-    """Return name, value and help of every field."""
+def described(settings: TrainingSettings) -> list[tuple[str, str, str]]:
+    """Return name, value and help of every field, the recipe's own first."""
+    fields = type(settings).model_fields.items()
+    own_first = sorted(fields, key=lambda field: field[0] in TrainingSettings.model_fields)
     return [
-        (field.name, _shown(getattr(settings, field.name)), field.metadata["help"])
-        for field in dataclasses.fields(settings)
+        (name, _shown(getattr(settings, name)), field.description or "")
+        for name, field in own_first
     ]
 
 
-def as_json(settings: Any) -> dict[str, Any]:
-    """Return the settings as JSON values; `with_values` reads them back."""
-    return json.loads(json.dumps(dataclasses.asdict(settings)))
+def as_json(settings: TrainingSettings) -> dict[str, Any]:
+    """Return the settings as JSON values; `replaced` and the class itself read them back."""
+    return settings.model_dump(mode="json")
 
 
 def _shown(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-
-
-def _typed(key: str, value: Any, hint: Any) -> Any:
-    """Return a text or a TOML value as the type of its field."""
-    origin, kinds = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (types.UnionType, typing.Union):
-        if value is None or value in ("none", "None", ""):
-            return None
-        # Several kinds besides None: the last one's message covers the others.
-        *others, last = [kind for kind in kinds if kind is not type(None)]
-        for kind in others:
-            with contextlib.suppress(InputError):
-                return _typed(key, value, kind)
-        return _typed(key, value, last)
-    if origin is tuple:
-        if isinstance(value, str):
-            value = value.split(",") if value else []
-        items = value if isinstance(value, list | tuple) else [value]
-        return tuple(_typed(key, item, kinds[0]) for item in items)
-    read, kind = _READERS[origin or hint]
-    try:
-        return read(value)
-    except (ValueError, TypeError, AttributeError, KeyError, OverflowError):
-        raise InputError(f"{key} is {value!r}, but must be {kind}.") from None
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, bool):
-        raise TypeError
-    return float(value)
-
-
-def _whole(value: Any) -> int:
-    number = _number(value)
-    if number != int(number):
-        raise ValueError
-    return int(value) if isinstance(value, str) and value.strip().isdigit() else int(number)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value.strip()
-
-
-def _flag(value: Any) -> bool:
-    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-    return words[str(value).strip().lower()]
-
-
-def _table(value: Any) -> dict[str, float]:
-    table = json.loads(value) if isinstance(value, str) else value
-    return {str(name): _number(number) for name, number in table.items()}
-
-
-_READERS: dict[Any, tuple[Callable[[Any], Any], str]] = {
-    int: (_whole, "a whole number"),
-    float: (_number, "a number"),
-    str: (_text, "a text"),
-    bool: (_flag, "true or false"),
-    Mapping: (_table, 'a number or a table such as {"rnn.weight_ih_l0": 1e-7}'),
-}

@@ -2,12 +2,12 @@
 
 import pytest
 
-from thinrnn.lab.recipes.language_model.settings import Settings
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 
 
 @pytest.fixture
 def tiny(texts):
-    """Settings of a run with three epochs of nine steps in each phase."""
+    """LanguageModelSettings of a run with three epochs of nine steps in each phase."""
 
     def make(**changes):
         values = {
@@ -33,6 +33,6 @@ def tiny(texts):
             "bench_steps": 2,
             "bench_seconds": 0.0,
         }
-        return Settings(**{**values, **changes})
+        return LanguageModelSettings(**{**values, **changes})
 
     return make

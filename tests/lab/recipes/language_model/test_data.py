@@ -14,7 +14,7 @@ from thinrnn.lab.recipes.language_model.data import (
     streams,
 )
 from thinrnn.lab.recipes.language_model.presets import demo
-from thinrnn.lab.recipes.language_model.settings import Settings
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.recipes.settings import changed
 from thinrnn.lab.run import InputError
 
@@ -85,7 +85,7 @@ def write(folder, **contents):
         if content is not None:
             file.write_bytes(content)
         values.append(f"{name}={file}")
-    return changed(Settings(), values)
+    return changed(LanguageModelSettings(), values)
 
 
 GOOD = b"the cat sat on the mat\n" * 20
@@ -112,11 +112,11 @@ def test_a_bad_text_is_said_in_one_line(tmp_path, train, valid, message):
 
 def test_texts_that_are_not_given_are_asked_for(tmp_path):
     with pytest.raises(InputError, match="no training text: give --train FILE"):
-        load_text(Settings())
+        load_text(LanguageModelSettings())
     with pytest.raises(InputError, match="no validation text: give --valid FILE"):
         load_text(write(tmp_path, train=GOOD))
     with pytest.raises(InputError, match="is a folder"):
-        load_text(changed(Settings(), [f"train={tmp_path}", f"valid={tmp_path}"]))
+        load_text(changed(LanguageModelSettings(), [f"train={tmp_path}", f"valid={tmp_path}"]))
 
 
 def test_unknown_words_of_validation_become_unk(tmp_path):

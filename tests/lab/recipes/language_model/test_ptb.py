@@ -5,7 +5,7 @@ import pytest
 from thinrnn.lab import recipes
 from thinrnn.lab.recipes.language_model import ptb, train
 from thinrnn.lab.recipes.language_model.phases import build_model, dense_shape
-from thinrnn.lab.recipes.settings import as_json, with_values
+from thinrnn.lab.recipes.settings import as_json
 from thinrnn.lab.run.progress import Silent
 
 PRESETS = {preset.name: preset for preset in ptb.PRESETS}
@@ -23,7 +23,7 @@ def test_all_rows_of_the_tables_have_a_preset():
 @pytest.mark.parametrize("name", PRESETS)
 def test_settings_survive_the_run_folder(name):
     settings = PRESETS[name].settings()
-    assert with_values(settings, as_json(settings)) == settings
+    assert type(settings)(**as_json(settings)) == settings
     assert PRESETS[name].corpus == "ptb" and not settings.train
 
 
@@ -72,7 +72,7 @@ def test_penalties_of_the_ablation_are_the_papers():
 
 
 def test_penalties_name_matrices_that_the_model_has():
-    settings = with_values(ptb.ablation(1), {"embedding": 4, "hidden": (5, 5)})
+    settings = ptb.ablation(1).replaced(**{"embedding": 4, "hidden": (5, 5)})
     model = build_model(settings, dense_shape(settings), 10)
     assert settings.l0.keys() <= dict(model.named_parameters()).keys()
 
@@ -114,7 +114,7 @@ def test_a_preset_trains_to_the_end(name, tiny, tmp_path):
         changes["target_params"] = 0.6
     if settings.rare:
         changes |= {"rare": 9, "rare_size": 5}
-    settings = with_values(settings, changes)
+    settings = settings.replaced(**changes)
     finished = train.start(settings, tmp_path / "run", preset=None, progress=Silent())
     kinds = {"gated": "small"}
     assert list(finished.summaries()) == [kinds.get(p, p) for p in settings.phases]

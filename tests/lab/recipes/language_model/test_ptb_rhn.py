@@ -8,7 +8,7 @@ from thinrnn.lab import recipes
 from thinrnn.lab.recipes.language_model import ptb_rhn, train
 from thinrnn.lab.recipes.language_model.model import Dropouts, LanguageModel
 from thinrnn.lab.recipes.language_model.phases import build_model, dense_shape, dropouts
-from thinrnn.lab.recipes.settings import as_json, with_values
+from thinrnn.lab.recipes.settings import as_json
 from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.progress import Silent
 
@@ -25,7 +25,7 @@ def test_all_rows_of_the_table_and_points_of_the_figure_have_a_preset():
 @pytest.mark.parametrize("name", PRESETS)
 def test_settings_survive_the_run_folder(name):
     settings = PRESETS[name].settings()
-    assert with_values(settings, as_json(settings)) == settings
+    assert type(settings)(**as_json(settings)) == settings
     assert PRESETS[name].corpus == "ptb" and not settings.train
 
 
@@ -38,7 +38,7 @@ def test_parameters_are_those_of_the_papers(width, millions):
 
 def test_parameters_are_those_of_the_model(monkeypatch):
     monkeypatch.setattr(ptb_rhn, "WORDS", 11)
-    settings = with_values(ptb_rhn.dense(), {"embedding": 6, "hidden": (6,)})
+    settings = ptb_rhn.dense().replaced(**{"embedding": 6, "hidden": (6,)})
     model = build_model(settings, dense_shape(settings), 11)
     assert thinrnn.count(model).params == ptb_rhn.parameters(6)
 
@@ -90,7 +90,7 @@ def test_a_preset_trains_to_the_end(name, tiny, tmp_path):
     changes |= {"embedding": 12, "hidden": (12,), "depth": 3, "lr": 1.0}
     if settings.target_params is not None:
         changes["target_params"] = 0.6
-    settings = with_values(settings, changes)
+    settings = settings.replaced(**changes)
     finished = train.start(settings, tmp_path / "run", preset=None, progress=Silent())
     kinds = {"gated": "small"}
     assert list(finished.summaries()) == [kinds.get(p, p) for p in settings.phases]

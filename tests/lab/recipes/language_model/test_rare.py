@@ -13,7 +13,7 @@ from thinrnn.lab.recipes.language_model import train
 from thinrnn.lab.recipes.language_model.data import Splitting, Vocabulary
 from thinrnn.lab.recipes.language_model.load import load_model, save_model
 from thinrnn.lab.recipes.language_model.model import Dropouts, LanguageModel, find_plan
-from thinrnn.lab.recipes.language_model.settings import Settings
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.recipes.language_model.untrained import build_dense, sizes_of
 from thinrnn.lab.run import InputError
 from thinrnn.lab.run.progress import Silent
@@ -180,7 +180,7 @@ def test_a_run_that_goes_on_ends_in_the_same_weights(tiny, tmp_path, monkeypatch
 
 def test_what_makes_no_sense_is_refused(tiny, tmp_path):
     with pytest.raises(InputError, match="set tied=true"):
-        Settings(rare=10)
+        LanguageModelSettings(rare=10)
     with pytest.raises(InputError, match=r"rare=100000 words .* but the vocabulary has"):
         run(tiny(**{**RARE, "rare": 100_000}), tmp_path / "run")
     assert not (tmp_path / "run").exists()

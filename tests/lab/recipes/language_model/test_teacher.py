@@ -218,7 +218,7 @@ def test_a_run_says_which_teacher_speaks_at_which_temperature(tiny, dense, tmp_p
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"teacher": ("dense",)}, "teacher has no part in the loss: set distill above 0"),
+        ({"teacher": ("dense",)}, "teacher needs a share of the loss"),
         ({"teacher": ("dense", ""), "distill": 0.5}, "a comma with no folder beside it"),
     ],
 )

@@ -28,9 +28,9 @@ CPU = torch.device("cpu")
 @pytest.fixture(scope="module")
 def dense(texts, tmp_path_factory):
     """The folder of a dense model that can write."""
-    from thinrnn.lab.recipes.language_model.settings import Settings
+    from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 
-    settings = Settings(
+    settings = LanguageModelSettings(
         train=str(texts / "train.txt"),
         valid=str(texts / "valid.txt"),
         embedding=10,
@@ -48,7 +48,7 @@ def dense(texts, tmp_path_factory):
 
 @pytest.fixture
 def taught(tiny, dense):
-    """Settings of a run with a teacher that writes two texts."""
+    """LanguageModelSettings of a run with a teacher that writes two texts."""
 
     def make(**changes):
         values = {
@@ -263,7 +263,7 @@ def test_a_damaged_text_is_named(taught, tmp_path, monkeypatch, broken):
 
 
 def test_written_text_needs_a_teacher(tiny):
-    with pytest.raises(InputError, match="written needs the teacher that writes: set distill"):
+    with pytest.raises(InputError, match="written needs a teacher: set distill"):
         tiny(written=2)
 
 

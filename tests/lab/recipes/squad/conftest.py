@@ -10,7 +10,7 @@ from thinrnn.lab.recipes.squad import phases, train
 from thinrnn.lab.recipes.squad.model import SIX
 from thinrnn.lab.recipes.squad.phases import build_model, dense_shape
 from thinrnn.lab.recipes.squad.selection import find_plan
-from thinrnn.lab.recipes.squad.settings import Settings
+from thinrnn.lab.recipes.squad.settings import SquadSettings
 from thinrnn.lab.run.progress import Silent
 
 NAMES = ["Anna", "Bert", "Clara", "Dora", "Emil", "Fritz", "Greta", "Hans"]
@@ -98,8 +98,8 @@ TINY = {
 
 @pytest.fixture
 def tiny(data):
-    """Settings of a run with three rounds of three steps in each phase."""
-    return lambda **changes: Settings(**{**TINY, "data": str(data), **changes})
+    """SquadSettings of a run with three rounds of three steps in each phase."""
+    return lambda **changes: SquadSettings(**{**TINY, "data": str(data), **changes})
 
 
 @pytest.fixture(scope="session")
@@ -116,7 +116,7 @@ def known_plan(tiny_plans, monkeypatch):
 
 
 def _model_of(data):
-    settings = Settings(**{**TINY, "data": str(data)})
+    settings = SquadSettings(**{**TINY, "data": str(data)})
     return settings, dense_shape(settings), train.load_data(settings, Silent())
 
 
@@ -124,7 +124,7 @@ def _model_of(data):
 def finished(data, tiny_plans, tmp_path_factory):
     """A whole run: dense, gated and control."""
     folder = tmp_path_factory.mktemp("runs") / "run"
-    settings = Settings(**{**TINY, "data": str(data)})
+    settings = SquadSettings(**{**TINY, "data": str(data)})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(phases, "find_plan", lambda model, select: tiny_plans[select])
         return train.start(settings, folder, preset="squad-paper", progress=Silent())

@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from thinrnn.lab.recipes import presets
-from thinrnn.lab.recipes.settings import with_values
 from thinrnn.lab.recipes.squad import train
 from thinrnn.lab.recipes.squad.load import load_model, read_vocabulary, save_model, score_model
 from thinrnn.lab.recipes.squad.model import BiDAF, weights_of
 from thinrnn.lab.recipes.squad.optimizer import MovingAverage
-from thinrnn.lab.recipes.squad.settings import Settings
+from thinrnn.lab.recipes.squad.settings import SquadSettings
 from thinrnn.lab.recipes.squad.training import Training
 from thinrnn.lab.run import InputError, InterruptedRunError
 from thinrnn.lab.run.metrics import read_metrics
@@ -113,7 +112,7 @@ def test_a_control_has_the_shape_of_a_model_whose_encoder_is_pruned_too(tiny, kn
 
 @pytest.mark.parametrize(("value", "pair"), [(7, (7, 7)), ("7", (7, 7)), ("6,5", (6, 5))])
 def test_one_size_of_the_encoder_is_for_both_directions(value, pair):
-    assert with_values(Settings(), {"hidden": value}).hidden == pair
+    assert SquadSettings().replaced(hidden=value).hidden == pair
 
 
 @pytest.mark.parametrize("hidden", [100, [100, 100]])

@@ -15,7 +15,7 @@ from thinrnn.lab.recipes.language_model.data import (
     read_pieces,
     split_tokens,
 )
-from thinrnn.lab.recipes.language_model.settings import Settings
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.run.errors import InputError
 
 BUILT_IN = "pydoc"
@@ -39,7 +39,7 @@ class Text:
         return digest.hexdigest()
 
 
-def load_text(settings: Settings) -> Text:
+def load_text(settings: LanguageModelSettings) -> Text:
     """Return the corpus that the settings name, with the vocabulary of its training part."""
     sources = {part: getattr(settings, part) for part in PARTS}
     if not sources["train"]:

@@ -22,7 +22,7 @@ from thinrnn.lab.recipes.language_model.phases import (
     build_training,
     model_arguments,
 )
-from thinrnn.lab.recipes.language_model.settings import Settings
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.recipes.language_model.training import Training
 from thinrnn.lab.run import RunFolder
 from thinrnn.lab.run.files import write_json
@@ -100,7 +100,7 @@ def compact_and_verify(gated: nn.Module, text: Text, round_to: int = 1) -> tuple
     return small, thinrnn.verify(gated, small, tokens)
 
 
-def quality(model: nn.Module, text: Text, settings: Settings) -> dict[str, Any]:
+def quality(model: nn.Module, text: Text, settings: LanguageModelSettings) -> dict[str, Any]:
     """Return perplexities; the test text is read here and nowhere else."""
     start = text.vocabulary.number(EOS)
 
@@ -123,7 +123,7 @@ def size(model: nn.Module) -> dict[str, int]:
     }
 
 
-def time_models(run: RunFolder, settings: Settings, progress: Progress) -> None:
+def time_models(run: RunFolder, settings: LanguageModelSettings, progress: Progress) -> None:
     """Time all models of the run side by side on the CPU and add that to their summaries."""
     from thinrnn.lab.recipes.language_model.export import onnx_calls
     from thinrnn.lab.recipes.language_model.load import load_model

@@ -21,8 +21,7 @@ from thinrnn.lab.recipes.language_model.corpus import encode_file, load_text
 from thinrnn.lab.recipes.language_model.data import EOS, Splitting, Vocabulary
 from thinrnn.lab.recipes.language_model.evaluate import mean_loss, perplexity
 from thinrnn.lab.recipes.language_model.model import LanguageModel, example_tokens
-from thinrnn.lab.recipes.language_model.settings import Settings
-from thinrnn.lab.recipes.settings import with_values
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.run.files import write_json
 from thinrnn.lab.run.progress import Progress
 
@@ -79,9 +78,9 @@ def score_model(
 ) -> dict[str, Any]:
     """Return perplexities on the given texts, or on those of the run's configuration."""
     loaded = load_model(folder)
-    settings = Settings()
+    settings = LanguageModelSettings()
     if config is not None:
-        settings = with_values(settings, config["settings"])
+        settings = LanguageModelSettings(**config["settings"])
     if files:
         texts = {part: encode_file(path, loaded.vocabulary) for part, path in files.items()}
     else:

@@ -18,7 +18,7 @@ from thinrnn.lab.recipes.language_model.model import (
     find_plan,
     has_one_module,
 )
-from thinrnn.lab.recipes.language_model.settings import Settings
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.recipes.language_model.training import Training
 from thinrnn.lab.run.errors import InputError
 from thinrnn.plan import Plan
@@ -33,11 +33,11 @@ class Shape:
     rare: int
 
 
-def dense_shape(settings: Settings) -> Shape:
+def dense_shape(settings: LanguageModelSettings) -> Shape:
     return Shape(settings.embedding, settings.hidden, settings.rare_size)
 
 
-def shape_of(settings: Settings, neurons: dict[str, int]) -> Shape:
+def shape_of(settings: LanguageModelSettings, neurons: dict[str, int]) -> Shape:
     """Return the shape that is left, from neurons by group; coupled groups are joined by "+"."""
     sizes = {part: size for name, size in neurons.items() for part in name.split("+")}
     one_module = has_one_module(settings.cell, settings.hidden, settings.locked)
@@ -49,7 +49,9 @@ def shape_of(settings: Settings, neurons: dict[str, int]) -> Shape:
     )
 
 
-def model_arguments(settings: Settings, shape: Shape, vocabulary: int) -> dict[str, Any]:
+def model_arguments(
+    settings: LanguageModelSettings, shape: Shape, vocabulary: int
+) -> dict[str, Any]:
     """Return what `LanguageModel` is called with, less what matters in training alone."""
     return {
         "vocabulary": vocabulary,
@@ -64,7 +66,7 @@ def model_arguments(settings: Settings, shape: Shape, vocabulary: int) -> dict[s
     }
 
 
-def dropouts(settings: Settings) -> Dropouts:
+def dropouts(settings: LanguageModelSettings) -> Dropouts:
     """Return what the dense model drops in training."""
     p = settings.dropout
     return Dropouts(
@@ -77,7 +79,7 @@ def dropouts(settings: Settings) -> Dropouts:
     )
 
 
-def build_model(settings: Settings, shape: Shape, vocabulary: int) -> LanguageModel:
+def build_model(settings: LanguageModelSettings, shape: Shape, vocabulary: int) -> LanguageModel:
     """Return a new model with weights from the run's seed."""
     torch.manual_seed(settings.seed)
     arguments = model_arguments(settings, shape, vocabulary)
@@ -89,7 +91,7 @@ def build_model(settings: Settings, shape: Shape, vocabulary: int) -> LanguageMo
     )
 
 
-def add_gates(settings: Settings, model: nn.Module, plan: Plan, steps: int) -> Penalty:
+def add_gates(settings: LanguageModelSettings, model: nn.Module, plan: Plan, steps: int) -> Penalty:
     """Put gates on a dense model; return the penalty that closes them."""
     if settings.lasso is not None:
         return Lasso(model, plan, weight=settings.lasso)
@@ -115,7 +117,7 @@ def start_with_(model: LanguageModel, trained: nn.Module) -> None:
 
 
 def build_training(
-    settings: Settings,
+    settings: LanguageModelSettings,
     phase: str,
     shape: Shape,
     text: Text,

@@ -1,25 +1,25 @@
-"""Settings by name."""
+"""LanguageModelSettings by name."""
 
 from collections.abc import Callable
 
 from thinrnn.lab.recipes import Preset
 from thinrnn.lab.recipes.language_model import ptb, ptb_rhn
-from thinrnn.lab.recipes.language_model.settings import Settings
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 
 
-def lm() -> Settings:
+def lm() -> LanguageModelSettings:
     """A two-layer LSTM for your own text, a quarter of its parameters in the end."""
-    return Settings()
+    return LanguageModelSettings()
 
 
-def char() -> Settings:
+def char() -> LanguageModelSettings:
     """The same on characters."""
-    return Settings(level="char", embedding=64, hidden=(400, 400), bptt=100, batch=32)
+    return LanguageModelSettings(level="char", embedding=64, hidden=(400, 400), bptt=100, batch=32)
 
 
-def demo() -> Settings:
+def demo() -> LanguageModelSettings:
     """Two minutes on two cores, on the text that comes with Python."""
-    return Settings(
+    return LanguageModelSettings(
         train="pydoc",
         lower=True,
         punctuation=True,
@@ -43,7 +43,7 @@ def demo() -> Settings:
 
 
 def general(
-    name: str, summary: str, settings: Callable[[], Settings], expected: str = ""
+    name: str, summary: str, settings: Callable[[], LanguageModelSettings], expected: str = ""
 ) -> Preset:
     """Return a preset that works on any text; `thinrnn list` shows it by default."""
     return Preset(name, "language_model", summary, settings, expected, is_general=True)

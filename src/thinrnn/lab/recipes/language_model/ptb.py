@@ -4,12 +4,11 @@ Weights are counted as the paper counts them, without biases; a target counts al
 10,000 are added for the output layer's biases, and the layers' own come on top.
 """
 
-import dataclasses
 import functools
 from collections.abc import Callable
 
 from thinrnn.lab.recipes import Preset
-from thinrnn.lab.recipes.language_model.settings import PHASES, Settings
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 
 TOKENS = 929_589  # of the training text; the paper's penalties are multiples of 0.08 / TOKENS
 PAPER_BUDGET = 6_160_000 + 10_000
@@ -19,9 +18,9 @@ PAPER_SHAPE = (218, (505, 196))
 THIN_SHAPE = (277, (642, 277))
 
 
-def dense_sgd() -> Settings:
+def dense_sgd() -> LanguageModelSettings:
     """The paper's vanilla row: plain SGD as in its own reference, on a token-mean loss."""
-    return Settings(
+    return LanguageModelSettings(
         embedding=1500,
         hidden=(1500, 1500),
         dropout=0.65,
@@ -39,17 +38,14 @@ def dense_sgd() -> Settings:
     )
 
 
-def dense_ntasgd() -> Settings:
+def dense_ntasgd() -> LanguageModelSettings:
     """The same model under the schedule that the pruned one gets."""
-    return dataclasses.replace(
-        paper(), dropout=0.65, target_params=None, phases=("dense",), init_range=0.1
-    )
+    return paper().replaced(dropout=0.65, target_params=None, phases=("dense",), init_range=0.1)
 
 
-def iss() -> Settings:
+def iss() -> LanguageModelSettings:
     """The paper's ISS baseline: group lasso instead of gates."""
-    return dataclasses.replace(
-        dense_sgd(),
+    return dense_sgd().replaced(
         dropout=0.40,
         lr_decay=0.1,
         decay_from=18,
@@ -59,9 +55,9 @@ def iss() -> Settings:
     )
 
 
-def paper() -> Settings:
+def paper() -> LanguageModelSettings:
     """Neuron selection from the paper's model, down to the paper's number of weights."""
-    return Settings(
+    return LanguageModelSettings(
         embedding=1500,
         hidden=(1500, 1500),
         dropout=0.35,
@@ -81,16 +77,15 @@ def paper() -> Settings:
     )
 
 
-def paper_scratch() -> Settings:
+def paper_scratch() -> LanguageModelSettings:
     """The shape that `paper` ends with, trained alone from scratch under the same schedule."""
     return from_scratch(paper(), PAPER_SHAPE)
 
 
-def ablation(multiple: int) -> Settings:
+def ablation(multiple: int) -> LanguageModelSettings:
     """A row of the paper's second table: fixed penalties, the first input's a multiple."""
     unit = 0.08 / TOKENS
-    return dataclasses.replace(
-        paper(),
+    return paper().replaced(
         epochs=SHORT,
         target_params=None,
         l0={
@@ -104,19 +99,19 @@ def ablation(multiple: int) -> Settings:
     )
 
 
-def gru() -> Settings:
+def gru() -> LanguageModelSettings:
     """The same budget for a GRU, which learns more slowly at the LSTM's rate."""
-    return dataclasses.replace(paper(), cell="gru", lr=8.0, epochs=SHORT)
+    return paper().replaced(cell="gru", lr=8.0, epochs=SHORT)
 
 
-def rnn() -> Settings:
+def rnn() -> LanguageModelSettings:
     """The same budget for a plain recurrent network, which diverges at the LSTM's rate."""
-    return dataclasses.replace(paper(), cell="rnn", lr=2.0, epochs=SHORT)
+    return paper().replaced(cell="rnn", lr=2.0, epochs=SHORT)
 
 
-def teacher() -> Settings:
+def teacher() -> LanguageModelSettings:
     """The dense model that our own recipes learn from: tied, Adam, dropout wherever it helps."""
-    return Settings(
+    return LanguageModelSettings(
         embedding=900,
         hidden=(1300, 900),
         tied=True,
@@ -140,39 +135,37 @@ def teacher() -> Settings:
     )
 
 
-def thin() -> Settings:
+def thin() -> LanguageModelSettings:
     """Our own recipe at the paper's size: the teacher pruned, on text that it writes."""
-    pruned = dataclasses.replace(
-        teacher(), target_params=PAPER_BUDGET, target_time=0.25, gate_lr=0.01, gate_mean=2.5
+    pruned = teacher().replaced(
+        target_params=PAPER_BUDGET, target_time=0.25, gate_lr=0.01, gate_mean=2.5
     )
     return taught(pruned, small_dropout=0.03)
 
 
-def taught(settings: Settings, *, small_dropout: float) -> Settings:
+def taught(settings: LanguageModelSettings, *, small_dropout: float) -> LanguageModelSettings:
     """Return settings of a model that starts with its teacher's weights and reads what it writes.
 
     There is text enough for the small model to drop hardly anything.
     """
-    return dataclasses.replace(
-        settings,
+    return settings.replaced(
         small_dropout=small_dropout,
         epochs=160,
         distill=0.9,
         written=19,
         start_from="teacher",
-        phases=PHASES,
+        phases=("dense", "gated", "control"),
     )
 
 
-def thin_scratch() -> Settings:
+def thin_scratch() -> LanguageModelSettings:
     """The shape that `thin` ends with, from scratch, with the dropout that it needs by itself."""
-    return dataclasses.replace(from_scratch(thin(), THIN_SHAPE), small_dropout=0.4)
+    return from_scratch(thin(), THIN_SHAPE).replaced(small_dropout=0.4)
 
 
-def tiny() -> Settings:
+def tiny() -> LanguageModelSettings:
     """Our own recipe for the smallest model of the paper's quality; rare words are short."""
-    return dataclasses.replace(
-        thin(),
+    return thin().replaced(
         embedding=400,
         hidden=(600, 400),
         rare=8000,
@@ -187,11 +180,12 @@ def tiny() -> Settings:
     )
 
 
-def from_scratch(settings: Settings, shape: tuple[int, tuple[int, ...]]) -> Settings:
+def from_scratch(
+    settings: LanguageModelSettings, shape: tuple[int, tuple[int, ...]]
+) -> LanguageModelSettings:
     """Return the control of a pruned run, of a shape that is known, without a teacher."""
     embedding, hidden = shape
-    return dataclasses.replace(
-        settings,
+    return settings.replaced(
         embedding=embedding,
         hidden=hidden,
         distill=0.0,
@@ -201,7 +195,9 @@ def from_scratch(settings: Settings, shape: tuple[int, tuple[int, ...]]) -> Sett
     )
 
 
-def preset(name: str, summary: str, settings: Callable[[], Settings], expected: str = "") -> Preset:
+def preset(
+    name: str, summary: str, settings: Callable[[], LanguageModelSettings], expected: str = ""
+) -> Preset:
     """Return a preset that is trained on the Penn Treebank."""
     return Preset(f"ptb-{name}", "language_model", summary, settings, expected, corpus="ptb")
 

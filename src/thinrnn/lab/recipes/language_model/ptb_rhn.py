@@ -4,11 +4,10 @@ Its authors train by SGD, in batches of 20, for up to 500 epochs; here Adam take
 batches of 64.
 """
 
-import dataclasses
 import functools
 
 from thinrnn.lab.recipes.language_model.ptb import from_scratch, preset, taught
-from thinrnn.lab.recipes.language_model.settings import Settings
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 
 WIDTH, DEPTH, WORDS = 830, 10, 10_000
 PAPER_WIDTH = 389
@@ -30,9 +29,9 @@ def parameters(width: int) -> int:
     return highway + WORDS * width + WORDS
 
 
-def dense() -> Settings:
+def dense() -> LanguageModelSettings:
     """Variational RHN with tied weights; Adam instead of its authors' SGD."""
-    settings = Settings(
+    settings = LanguageModelSettings(
         cell="rhn",
         depth=DEPTH,
         embedding=WIDTH,
@@ -56,10 +55,9 @@ def dense() -> Settings:
     return dropping(settings, 1.0)
 
 
-def dropping(settings: Settings, part: float) -> Settings:
+def dropping(settings: LanguageModelSettings, part: float) -> LanguageModelSettings:
     """Return settings that drop a part of what the authors drop, of which the paper takes 0.75."""
-    return dataclasses.replace(
-        settings,
+    return settings.replaced(
         word_dropout=part * 0.25,
         input_dropout=part * 0.75,
         recurrent_dropout=part * 0.25,
@@ -67,15 +65,14 @@ def dropping(settings: Settings, part: float) -> Settings:
     )
 
 
-def paper(width: int = PAPER_WIDTH) -> Settings:
+def paper(width: int = PAPER_WIDTH) -> LanguageModelSettings:
     """Neuron selection in the dense model, down to a width, on text that models write."""
     return taught(plain(width), small_dropout=0.05)
 
 
-def plain(width: int = PAPER_WIDTH) -> Settings:
+def plain(width: int = PAPER_WIDTH) -> LanguageModelSettings:
     """Neuron selection as in the paper: from scratch, on the training text, with its dropout."""
-    return dataclasses.replace(
-        dropping(dense(), 0.75),
+    return dropping(dense(), 0.75).replaced(
         epochs=100,
         target_params=parameters(width),
         target_time=0.25,
@@ -85,24 +82,23 @@ def plain(width: int = PAPER_WIDTH) -> Settings:
     )
 
 
-def scratch() -> Settings:
+def scratch() -> LanguageModelSettings:
     """The width that `plain` ends with, trained alone from scratch under the same schedule."""
     return from_scratch(plain(), PAPER_SHAPE)
 
 
-def curve(width: int) -> Settings:
+def curve(width: int) -> LanguageModelSettings:
     """A point of the figure: as `paper`, to another width and with fewer epochs."""
-    return dataclasses.replace(paper(width), epochs=CURVE_EPOCHS, written=9)
+    return paper(width).replaced(epochs=CURVE_EPOCHS, written=9)
 
 
-def iss(strength: float = 2e-4) -> Settings:
+def iss(strength: float = 2e-4) -> LanguageModelSettings:
     """The ISS baseline: a point of the figure with group lasso instead of gates.
 
     By SGD, as its authors train it: under Adam, which scales what the penalty adds to a gradient,
     all neurons get smaller together and none goes. A penalty and much dropout are too much.
     """
-    return dataclasses.replace(
-        curve(PAPER_WIDTH),
+    return curve(PAPER_WIDTH).replaced(
         word_dropout=0.025,
         input_dropout=0.075,
         recurrent_dropout=0.025,

@@ -13,8 +13,7 @@ from thinrnn.lab.recipes.language_model.corpus import load_text
 from thinrnn.lab.recipes.language_model.finish import compact_and_verify, size
 from thinrnn.lab.recipes.language_model.load import save_model
 from thinrnn.lab.recipes.language_model.phases import build_training, dense_shape, model_arguments
-from thinrnn.lab.recipes.language_model.settings import Settings
-from thinrnn.lab.recipes.settings import with_values
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.run import RunFolder
 from thinrnn.lab.run.progress import Progress
 
@@ -23,7 +22,7 @@ def recompact(
     run: RunFolder, folder: Path, *, round_to: int, precision: Precision, progress: Progress
 ) -> dict[str, Any]:
     """Compact the gated model of the last checkpoint, verify it, save it, and say what it is."""
-    settings = with_values(Settings(), run.config["settings"])
+    settings = LanguageModelSettings(**run.config["settings"])
     weights = gated_weights(run, progress)
     text = load_text(settings)
     shape = dense_shape(settings)

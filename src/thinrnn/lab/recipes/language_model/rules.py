@@ -1,7 +1,5 @@
 """What follows from a validation loss: weights to keep, an end, a lower rate, averaging."""
 
-import math
-
 import thinrnn
 from thinrnn.lab.recipes.iss import Lasso
 from thinrnn.lab.recipes.language_model.training import Training
@@ -33,12 +31,9 @@ def judge(training: Training, valid_loss: float) -> bool:
 
 
 def apply_rules(training: Training, valid_loss: float) -> bool:
-    """Cut the learning rate or begin averaging where the losses ask for it; say if it began."""
-    settings = training.settings
+    """Begin averaging where the losses call for it; return whether it begins."""
     if not size_is_final(training):
         return False
-    if settings.schedule == "plateau" and valid_loss > min(training.history, default=math.inf):
-        training.cuts += 1
     begins = _should_average(training, valid_loss)
     if begins:
         training.optimizer.start_averaging()

@@ -22,7 +22,7 @@ from thinrnn.lab.recipes.language_model.phases import (
     shape_of,
     start_with_,
 )
-from thinrnn.lab.recipes.language_model.settings import Settings
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.recipes.language_model.teacher import (
     SoftTargets,
     Together,
@@ -30,7 +30,7 @@ from thinrnn.lab.recipes.language_model.teacher import (
     load_teacher,
     soft_targets,
 )
-from thinrnn.lab.recipes.settings import as_json, changed, with_values
+from thinrnn.lab.recipes.settings import as_json, changed
 from thinrnn.lab.report import write_report
 from thinrnn.lab.run import InputError, InterruptedRunError, RunFolder
 from thinrnn.lab.run.environment import command_line, environment
@@ -49,9 +49,11 @@ RESUMABLE = (
 )
 
 
-def start(settings: Settings, folder: Path, *, preset: str | None, progress: Progress) -> RunFolder:
+def start(
+    settings: LanguageModelSettings, folder: Path, *, preset: str | None, progress: Progress
+) -> RunFolder:
     """Begin a new run in a folder and see it through."""
-    settings = with_values(settings, _absolute(settings))
+    settings = settings.replaced(**_absolute(settings))
     text = load_text(settings)
     streams(text.train, settings.batch)  # too little text is said before a folder is made
     check_models(settings, text, settings.phases)
@@ -84,7 +86,7 @@ def resume(folder: Path, changes: list[str], *, progress: Progress) -> RunFolder
             f"'{fixed[0]}' cannot be changed in a run that has begun: "
             f"only {', '.join(RESUMABLE)} can."
         )
-    settings = changed(with_values(Settings(), run.config["settings"]), changes)
+    settings = changed(LanguageModelSettings(**run.config["settings"]), changes)
     text = load_text(settings)
     if _facts(text) != run.config["text"]:
         raise InputError(f"the text of {folder} has changed since the run began: start a new one.")
@@ -100,7 +102,11 @@ def resume(folder: Path, changes: list[str], *, progress: Progress) -> RunFolder
 
 
 def train(
-    settings: Settings, text: Text, run: RunFolder, device: torch.device, progress: Progress
+    settings: LanguageModelSettings,
+    text: Text,
+    run: RunFolder,
+    device: torch.device,
+    progress: Progress,
 ) -> None:
     """Train every phase that is not over yet, then time the models and write the report."""
     with (
@@ -151,7 +157,11 @@ def train(
 
 
 def ask_teacher(
-    settings: Settings, text: Text, run: RunFolder, device: torch.device, progress: Progress
+    settings: LanguageModelSettings,
+    text: Text,
+    run: RunFolder,
+    device: torch.device,
+    progress: Progress,
 ) -> Lesson:
     """Return the text to learn from, and what the teacher says of it.
 
@@ -180,7 +190,7 @@ def ask_teacher(
     return written.in_shares(texts), SoftTargets(*map(written.in_shares, said))
 
 
-def check_models(settings: Settings, text: Text, phases: Collection[str]) -> None:
+def check_models(settings: LanguageModelSettings, text: Text, phases: Collection[str]) -> None:
     """Say early if the models that phases ask for, or are given, do not fit the text."""
     if settings.rare >= len(text.vocabulary):
         raise InputError(
@@ -212,7 +222,7 @@ def report_if_stopped(run: RunFolder) -> Iterator[None]:
         raise
 
 
-def shape_for(phase: str, settings: Settings, run: RunFolder) -> Shape:
+def shape_for(phase: str, settings: LanguageModelSettings, run: RunFolder) -> Shape:
     """Return the shape that a phase trains: the control has what the gated model kept.
 
     A control without one is that of another run, and the settings say its shape.
@@ -224,7 +234,7 @@ def shape_for(phase: str, settings: Settings, run: RunFolder) -> Shape:
     return shape_of(settings, small["neurons"])
 
 
-def choose_device(settings: Settings) -> torch.device:
+def choose_device(settings: LanguageModelSettings) -> torch.device:
     """Return where to train, or say that it is not there."""
     if settings.device == "cuda" and not torch.cuda.is_available():
         raise InputError("device is 'cuda', but torch finds no GPU here: use --set device=cpu.")
@@ -244,7 +254,7 @@ def _facts(text: Text) -> dict[str, Any]:
     }
 
 
-def _absolute(settings: Settings) -> dict[str, Any]:
+def _absolute(settings: LanguageModelSettings) -> dict[str, Any]:
     """Return files and folders with full paths, so that a run can be resumed from anywhere."""
 
     def full(path: str) -> str:

@@ -23,7 +23,7 @@ from thinrnn.lab.device.padded import Padded
 from thinrnn.lab.models.weights import Penalty, names_of, set_weights_, weights_of
 from thinrnn.lab.recipes.iss import Lasso
 from thinrnn.lab.recipes.language_model.model import LanguageModel
-from thinrnn.lab.recipes.language_model.settings import Settings
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.recipes.language_model.teacher import SoftTargets, distilled_loss
 from thinrnn.lab.recipes.optimizer import WeightsAndGates
 from thinrnn.lab.recipes.schedule import lr_factor
@@ -36,7 +36,7 @@ class Training:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: LanguageModelSettings,
         phase: str,
         model: LanguageModel,
         penalty: Penalty | None,
@@ -62,7 +62,6 @@ class Training:
         self.epoch_sums = torch.zeros(2, device=streams.device)
         self.log_sums = torch.zeros(2, device=streams.device)
         self.log_place = 0
-        self.cuts = 0  # of the learning rate, by the plateau schedule
         self.lr = 0.0
         self.history: list[float] = []  # validation losses that count for the averaging rule
         self.best: dict[str, Any] | None = None
@@ -97,7 +96,6 @@ class Training:
             decay=s.lr_decay,
             decay_from=s.decay_from,
             decay_every=s.decay_every,
-            cuts=self.cuts,
         )
         self.optimizer.set_lr(self.lr)
         end = min(self.place + self.bptt, len(self.streams) - 1)
@@ -246,12 +244,12 @@ class Training:
 
 
 _PLAIN = (
-    *("epoch", "step", "place", "log_place", "cuts", "history", "bad_epochs", "stopped"),
+    *("epoch", "step", "place", "log_place", "history", "bad_epochs", "stopped"),
     "fold_difference",
 )
 
 
-def make_optimizer(settings: Settings, model: nn.Module) -> WeightsAndGates:
+def make_optimizer(settings: LanguageModelSettings, model: nn.Module) -> WeightsAndGates:
     """Return the optimizer of a model, gated or not."""
     named = dict(model.named_parameters())
     gates = [p for name, p in named.items() if name.startswith("thinrnn:")]

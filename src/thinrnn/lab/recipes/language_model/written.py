@@ -23,7 +23,7 @@ from thinrnn.errors import RunError
 from thinrnn.lab.device.arithmetic import arithmetic
 from thinrnn.lab.device.graphs import GraphedStep, Step
 from thinrnn.lab.device.padded import Padded
-from thinrnn.lab.recipes.language_model.settings import Settings
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.run import RunFolder
 from thinrnn.lab.run.files import storage
 from thinrnn.lab.run.progress import Progress
@@ -32,7 +32,11 @@ FILE = "written.safetensors"
 
 
 def with_written(
-    streams: Tensor, teacher: nn.Module, settings: Settings, run: RunFolder, progress: Progress
+    streams: Tensor,
+    teacher: nn.Module,
+    settings: LanguageModelSettings,
+    run: RunFolder,
+    progress: Progress,
 ) -> Tensor:
     """Return the streams (L, B) and what the teacher writes, or wrote before: (L, 1 + k, B)."""
     file, (length, batch) = run.path / FILE, streams.shape
@@ -61,7 +65,7 @@ def in_shares(texts: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def write(teacher: nn.Module, streams: Tensor, settings: Settings) -> Tensor:
+def write(teacher: nn.Module, streams: Tensor, settings: LanguageModelSettings) -> Tensor:
     """Return the texts (L, k, B), each going on after the last words of the streams (L, B)."""
     (length, batch), texts = streams.shape, settings.written
     generator = torch.Generator().manual_seed(settings.seed)

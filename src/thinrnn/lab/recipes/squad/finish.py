@@ -15,7 +15,7 @@ from thinrnn.lab.recipes.squad.load import load_model, save_model, size
 from thinrnn.lab.recipes.squad.model import example
 from thinrnn.lab.recipes.squad.phases import Shape, build_model, build_training, model_arguments
 from thinrnn.lab.recipes.squad.prepare import Prepared
-from thinrnn.lab.recipes.squad.settings import Settings
+from thinrnn.lab.recipes.squad.settings import SquadSettings
 from thinrnn.lab.recipes.squad.training import Training
 from thinrnn.lab.run import RunFolder
 from thinrnn.lab.run.files import write_json
@@ -98,7 +98,7 @@ def compact_and_verify(
     return small, thinrnn.verify(gated, small, batches.take(questions).inputs)
 
 
-def time_models(run: RunFolder, settings: Settings, progress: Progress) -> None:
+def time_models(run: RunFolder, settings: SquadSettings, progress: Progress) -> None:
     """Time all models of the run side by side on the CPU and add that to their summaries."""
     from thinrnn.timing import benchmark
 

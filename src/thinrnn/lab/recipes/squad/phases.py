@@ -15,7 +15,7 @@ from thinrnn.lab.recipes.squad.batches import Batches
 from thinrnn.lab.recipes.squad.model import ENCODER, SIX, BiDAF
 from thinrnn.lab.recipes.squad.prepare import Prepared
 from thinrnn.lab.recipes.squad.selection import find_plan
-from thinrnn.lab.recipes.squad.settings import Settings
+from thinrnn.lab.recipes.squad.settings import SquadSettings
 from thinrnn.lab.recipes.squad.training import Training
 from thinrnn.plan import Plan
 
@@ -34,11 +34,11 @@ class Shape:
         return {f"{name}.l0": sizes[name] for name in names}
 
 
-def dense_shape(settings: Settings) -> Shape:
+def dense_shape(settings: SquadSettings) -> Shape:
     return Shape(settings.hidden, settings.six)
 
 
-def shape_of(settings: Settings, neurons: dict[str, int]) -> Shape:
+def shape_of(settings: SquadSettings, neurons: dict[str, int]) -> Shape:
     """Return the shape that is left, from neurons by group; other layers are as in the settings."""
 
     def left(names: tuple[str, ...], sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -47,7 +47,7 @@ def shape_of(settings: Settings, neurons: dict[str, int]) -> Shape:
     return Shape(left(ENCODER, settings.hidden), left(SIX, settings.six))
 
 
-def model_arguments(settings: Settings, shape: Shape, data: Prepared) -> dict[str, Any]:
+def model_arguments(settings: SquadSettings, shape: Shape, data: Prepared) -> dict[str, Any]:
     """Return what `BiDAF` is called with, less what matters in training alone."""
     return {
         "rows": data.vocabulary.rows,
@@ -61,7 +61,7 @@ def model_arguments(settings: Settings, shape: Shape, data: Prepared) -> dict[st
     }
 
 
-def build_model(settings: Settings, shape: Shape, data: Prepared) -> BiDAF:
+def build_model(settings: SquadSettings, shape: Shape, data: Prepared) -> BiDAF:
     """Return a new model with weights from the run's seed."""
     torch.manual_seed(settings.seed)
     model = BiDAF(
@@ -73,7 +73,7 @@ def build_model(settings: Settings, shape: Shape, data: Prepared) -> BiDAF:
     return model
 
 
-def add_gates(settings: Settings, model: BiDAF, plan: Plan) -> Penalty:
+def add_gates(settings: SquadSettings, model: BiDAF, plan: Plan) -> Penalty:
     """Put gates on a dense model; return the penalty that closes them."""
     if settings.lasso is not None:
         return Lasso(model, plan, weight=settings.lasso, smallest=settings.lasso_zero)
@@ -85,7 +85,7 @@ def add_gates(settings: Settings, model: BiDAF, plan: Plan) -> Penalty:
 
 
 def build_training(
-    settings: Settings,
+    settings: SquadSettings,
     phase: str,
     shape: Shape,
     data: Prepared,

@@ -4,50 +4,48 @@ A target counts all parameters, of which the second biases of torch's LSTMs are 
 paper; the tables of characters and of words outside GloVe are counted by both.
 """
 
-import dataclasses
-
 from thinrnn.lab.recipes import Preset
-from thinrnn.lab.recipes.squad.settings import Settings
+from thinrnn.lab.recipes.squad.settings import SquadSettings
 
 PAPER_BUDGET = 960_000
 PAPER_SIX = (26, 33, 36, 36, 33, 15)
 
 
-def dense() -> Settings:
+def dense() -> SquadSettings:
     """The vanilla row: Adam, as in the code that the paper's baseline comes from."""
-    return Settings(phases=("dense",))
+    return SquadSettings(phases=("dense",))
 
 
-def dense_adadelta() -> Settings:
+def dense_adadelta() -> SquadSettings:
     """The same as in the first code of BiDAF."""
-    return dataclasses.replace(dense(), optimizer="adadelta", lr=0.5, steps=20_000)
+    return dense().replaced(optimizer="adadelta", lr=0.5, steps=20_000)
 
 
-def iss() -> Settings:
+def iss() -> SquadSettings:
     """The ISS row: group lasso instead of gates."""
-    return Settings(phases=("gated",), target_params=None, lasso=3e-4, small_dropout=0.1)
+    return SquadSettings(phases=("gated",), target_params=None, lasso=3e-4, small_dropout=0.1)
 
 
-def paper() -> Settings:
+def paper() -> SquadSettings:
     """Neuron selection in the paper's size, and the same shape from scratch."""
-    return Settings(phases=("gated", "control"), target_params=PAPER_BUDGET, small_dropout=0.1)
+    return SquadSettings(phases=("gated", "control"), target_params=PAPER_BUDGET, small_dropout=0.1)
 
 
-def fast() -> Settings:
+def fast() -> SquadSettings:
     """Ours: also the encoder pruned, for speed."""
-    return Settings(
+    return SquadSettings(
         select="recurrent", phases=("gated", "control"), target_params=700_000, small_dropout=0.1
     )
 
 
-def scratch() -> Settings:
+def scratch() -> SquadSettings:
     """The paper's sizes from scratch."""
-    return Settings(phases=("dense",), six=PAPER_SIX, dropout=0.1)
+    return SquadSettings(phases=("dense",), six=PAPER_SIX, dropout=0.1)
 
 
-def thin() -> Settings:
+def thin() -> SquadSettings:
     """Ours: as good as the dense one with less than half of its weights."""
-    return Settings(
+    return SquadSettings(
         phases=("gated", "control"),
         target_params=1_200_000,
         steps=12_000,

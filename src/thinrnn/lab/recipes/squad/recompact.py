@@ -7,12 +7,11 @@ from thinrnn._surgery.provenance import record_of
 from thinrnn._surgery.save import Precision
 from thinrnn.lab.models.gated_weights import gated_weights
 from thinrnn.lab.models.weights import set_weights_
-from thinrnn.lab.recipes.settings import with_values
 from thinrnn.lab.recipes.squad.batches import Batches
 from thinrnn.lab.recipes.squad.finish import CPU, compact_and_verify
 from thinrnn.lab.recipes.squad.load import save_model, size
 from thinrnn.lab.recipes.squad.phases import build_training, dense_shape, model_arguments
-from thinrnn.lab.recipes.squad.settings import Settings
+from thinrnn.lab.recipes.squad.settings import SquadSettings
 from thinrnn.lab.recipes.squad.train import known_plan, load_data
 from thinrnn.lab.run import RunFolder
 from thinrnn.lab.run.progress import Progress
@@ -22,7 +21,7 @@ def recompact(
     run: RunFolder, folder: Path, *, round_to: int, precision: Precision, progress: Progress
 ) -> dict[str, Any]:
     """Compact the gated model of the last checkpoint, verify it, save it, and say what it is."""
-    settings = with_values(Settings(), run.config["settings"])
+    settings = SquadSettings(**run.config["settings"])
     weights = gated_weights(run, progress)
     data = load_data(settings, progress)
     batches, plan = Batches(data.dev, data.tables, CPU), known_plan(run, "gated")

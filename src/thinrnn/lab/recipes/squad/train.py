@@ -8,13 +8,13 @@ import torch
 
 from thinrnn import __version__
 from thinrnn.lab.recipes.language_model.train import choose_device
-from thinrnn.lab.recipes.settings import as_json, changed, with_values
+from thinrnn.lab.recipes.settings import as_json, changed
 from thinrnn.lab.recipes.squad.batches import Batches
 from thinrnn.lab.recipes.squad.finish import finish_phase, time_models
 from thinrnn.lab.recipes.squad.fit import Fitting
 from thinrnn.lab.recipes.squad.phases import build_training, dense_shape, shape_of
 from thinrnn.lab.recipes.squad.prepare import Prepared, prepare
-from thinrnn.lab.recipes.squad.settings import Settings
+from thinrnn.lab.recipes.squad.settings import SquadSettings
 from thinrnn.lab.recipes.squad.training import questions_of
 from thinrnn.lab.report import write_report
 from thinrnn.lab.run import InputError, RunFolder
@@ -33,10 +33,12 @@ RESUMABLE = (
 )
 
 
-def start(settings: Settings, folder: Path, *, preset: str | None, progress: Progress) -> RunFolder:
+def start(
+    settings: SquadSettings, folder: Path, *, preset: str | None, progress: Progress
+) -> RunFolder:
     """Begin a new run in a folder and see it through."""
     paths = {"data": settings.data, "start_from": settings.start_from}
-    settings = with_values(settings, {k: str(Path(p).resolve()) for k, p in paths.items() if p})
+    settings = settings.replaced(**{k: str(Path(p).resolve()) for k, p in paths.items() if p})
     data = load_data(settings, progress)
     device = choose_device(settings)  # type: ignore[arg-type]
     if settings.threads:
@@ -65,7 +67,7 @@ def resume(folder: Path, changes: list[str], *, progress: Progress) -> RunFolder
                 f"'{change}' cannot be changed in a run that has begun: "
                 f"only {', '.join(RESUMABLE)} can."
             )
-    settings = changed(with_values(Settings(), run.config["settings"]), changes)
+    settings = changed(SquadSettings(**run.config["settings"]), changes)
     data = load_data(settings, progress)
     if data.fingerprint != run.config["text"]["sha256"]:
         raise InputError(f"the data of {folder} has changed since the run began: start a new one.")
@@ -79,7 +81,11 @@ def resume(folder: Path, changes: list[str], *, progress: Progress) -> RunFolder
 
 
 def train(
-    settings: Settings, data: Prepared, run: RunFolder, device: torch.device, progress: Progress
+    settings: SquadSettings,
+    data: Prepared,
+    run: RunFolder,
+    device: torch.device,
+    progress: Progress,
 ) -> None:
     """Train every phase that is not over yet, then time the models and write the report."""
     with run.locked(), StopRequest() as stop, contextlib.closing(run.metrics()) as metrics:
@@ -122,7 +128,7 @@ def known_plan(run: RunFolder, phase: str) -> Plan | None:
     return Plan.from_json(file.read_text()) if phase == "gated" and file.exists() else None
 
 
-def load_data(settings: Settings, progress: Progress) -> Prepared:
+def load_data(settings: SquadSettings, progress: Progress) -> Prepared:
     """Return the data that the settings name, or say what is missing."""
     if not settings.data:
         raise InputError("no data: give --data DIR, a folder that holds squad/ and glove/.")

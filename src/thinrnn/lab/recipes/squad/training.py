@@ -24,7 +24,7 @@ from thinrnn.lab.recipes.squad.evaluate import span_loss
 from thinrnn.lab.recipes.squad.model import BiDAF
 from thinrnn.lab.recipes.squad.optimizer import MovingAverage
 from thinrnn.lab.recipes.squad.prepare import Prepared
-from thinrnn.lab.recipes.squad.settings import Settings
+from thinrnn.lab.recipes.squad.settings import SquadSettings
 from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.packing import all_finite
 from thinrnn.lab.run.random_state import random_state, set_random_state_
@@ -35,7 +35,7 @@ class Training:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: SquadSettings,
         phase: str,
         model: BiDAF,
         penalty: Penalty | None,
@@ -193,7 +193,7 @@ class Training:
 _PLAIN = ("step", "epoch", "passes", "place", "fold_difference")
 
 
-def questions_of(settings: Settings, data: Prepared) -> Tensor:
+def questions_of(settings: SquadSettings, data: Prepared) -> Tensor:
     """Return the questions to train on, or say that there are too few."""
     found = usable(
         data.train, most_context=settings.most_context, most_question=settings.most_question
@@ -206,7 +206,7 @@ def questions_of(settings: Settings, data: Prepared) -> Tensor:
     return found
 
 
-def make_optimizer(settings: Settings, model: nn.Module) -> MovingAverage:
+def make_optimizer(settings: SquadSettings, model: nn.Module) -> MovingAverage:
     """Return the optimizer of a model, gated or not."""
     named = dict(model.named_parameters())
     return MovingAverage(

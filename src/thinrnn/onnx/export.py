@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from thinrnn import __version__
-from thinrnn._files import write_safely
 from thinrnn._gates.attach import is_attached
 from thinrnn._model.copying import copy_module
 from thinrnn.errors import ExportError, GateError
@@ -19,6 +18,7 @@ from thinrnn.onnx._trace.graph import Traced, trace
 from thinrnn.onnx._trace.streaming import states_of
 from thinrnn.onnx._trace.subject import Subject
 from thinrnn.onnx.check import compare
+from thinrnn.onnx.files import write_model
 from thinrnn.onnx.runtime import OnnxFile, require_onnx
 
 LARGEST_FILE = 2_000_000_000  # bytes; a protocol buffer ends there
@@ -124,20 +124,13 @@ def _described(subject: Subject, small: nn.Module, more: Mapping[str, Any]) -> d
 
 
 def _write(graph: Any, path: Path, subject: Subject, kept: list[int], names: list[str]) -> Export:
-    import onnx_ir
-
     found: dict[str, Any] = {}
 
-    def write(temporary: Path) -> None:
-        temporary.write_bytes(onnx_ir.to_proto(graph).SerializeToString())
-        file = OnnxFile(temporary)
-        found["file"] = file
-        found["difference"], found["checked"] = compare(file, subject, kept, names)
+    def check(file: Path) -> None:
+        found["file"] = OnnxFile(file)
+        found["difference"], found["checked"] = compare(found["file"], subject, kept, names)
 
-    try:
-        write_safely(path, write)
-    except OSError as error:
-        raise ExportError(f"cannot write '{path}': {error.strerror or error}.") from error
+    write_model(graph, path, check)
     file = found["file"]
     return Export(
         path,

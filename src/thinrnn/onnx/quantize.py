@@ -3,12 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from thinrnn._files import write_safely
 from thinrnn.errors import ExportError, FolderError
-from thinrnn.onnx._passes.editor import Rewritten
-from thinrnn.onnx._passes.int8 import rewrite_
+from thinrnn.onnx._passes.int8 import QuantizedWeight, quantize_
+from thinrnn.onnx.files import read_model, write_model
 from thinrnn.onnx.runtime import OnnxFile, require_onnx
 
 Measure = Callable[[Path], float]
@@ -19,7 +17,7 @@ class Quantized:
     """A quantized file: its weights one by one, bytes and quality before and after."""
 
     path: Path
-    weights: tuple[Rewritten, ...]
+    weights: tuple[QuantizedWeight, ...]
     bytes_before: int
     bytes: int
     quality_before: float | None = None
@@ -79,44 +77,24 @@ def quantize_onnx(
     if max_loss is not None and measure is None:
         raise ExportError("max_loss needs a measure: give a function that judges a file.")
     path, out = Path(path), Path(out)
-    model = _read(path)
-    weights = rewrite_(model.graph, per_row=per_row)
-    model.opset_imports["com.microsoft"] = 1
+    model = read_model(path)
+    if "quantized" in model.metadata_props:
+        raise FolderError(f"'{path}' is quantized already: give the float32 file.")
+    weights = quantize_(model, per_row=per_row)
     model.metadata_props["quantized"] = "int8"
     before = None if measure is None else measure(path)
     after: float | None = None
 
-    def write(temporary: Path) -> None:
-        import onnx_ir
-
+    def check(file: Path) -> None:
         nonlocal after
-        temporary.write_bytes(onnx_ir.to_proto(model).SerializeToString())
-        OnnxFile(temporary)  # raises if the runtime does not take it
+        OnnxFile(file)  # raises if the runtime does not take it
         if measure is not None and before is not None:
-            after = measure(temporary)
+            after = measure(file)
             _judge(before, after, max_loss)
 
     bytes_before = path.stat().st_size
-    try:
-        write_safely(out, write)
-    except OSError as error:
-        raise ExportError(f"cannot write '{out}': {error.strerror or error}.") from error
-    return Quantized(out, tuple(weights), bytes_before, out.stat().st_size, before, after)
-
-
-def _read(path: Path) -> Any:
-    import onnx
-    import onnx_ir
-
-    try:
-        model = onnx_ir.from_proto(onnx.ModelProto.FromString(path.read_bytes()))
-    except OSError as error:
-        raise FolderError(f"cannot read '{path}': {error.strerror}.") from None
-    except Exception:
-        raise FolderError(f"'{path}' is not an ONNX file.") from None
-    if "quantized" in model.metadata_props:
-        raise FolderError(f"'{path}' is quantized already: give the float32 file.")
-    return model
+    write_model(model, out, check)
+    return Quantized(out, weights, bytes_before, out.stat().st_size, before, after)
 
 
 def _judge(before: float, after: float, max_loss: float | None) -> None:

@@ -10,7 +10,7 @@ time of a small language model; what the widest writes for one step is still in 
 
 from typing import Any
 
-from thinrnn.onnx._passes.editor import replace_chain_
+from thinrnn.onnx._passes.edit import replace
 
 LAYER = "DynamicQuantizeMatMul"
 WIDE = 4096  # outputs; a batch of fewer stays in the cache for some steps
@@ -25,11 +25,16 @@ def by_step_(graph: Any) -> None:
         widest = max(join.inputs, key=lambda one: one.shape[2])
         layer = widest.producer()
         if layer is not None and layer.op_type == LAYER and len(widest.uses()) == 1:
-            replace_chain_(graph, [_scan(layer, join)], instead_of=[layer, join])
+            replace([layer, join], [_scan(layer, join)])
+
+
+def body_of(scan: Any) -> Any:
+    """Return the graph of one step of a loop."""
+    return scan.attributes["body"].as_graph()
 
 
 def _is_wide(join: Any) -> bool:
-    """Whether many outputs are joined, along the last axis, and nothing else is made of them."""
+    """Say whether many outputs are joined, along the last axis, and nothing else reads them."""
     (value,) = join.outputs
     if value.uses() or any(one.shape is None for one in (value, *join.inputs)):
         return False
@@ -60,8 +65,5 @@ def _scan(layer: Any, join: Any) -> Any:
     last = step_of(join.outputs[0])
     together = onnx_ir.node("Concat", ends, {"axis": -1}, outputs=[last], name=join.name)
     body = onnx_ir.Graph(list(steps.values()), [last], nodes=[inside, together], name="step")
-    attributes = [
-        onnx_ir.AttrGraph("body", body),
-        onnx_ir.AttrInt64("num_scan_inputs", len(steps)),
-    ]
-    return onnx_ir.Node("", "Scan", list(steps), attributes, name=f"{join.name}.by_step")
+    attributes: dict[str, Any] = {"body": body, "num_scan_inputs": len(steps)}
+    return onnx_ir.node("Scan", list(steps), attributes, name=f"{join.name}.by_step")

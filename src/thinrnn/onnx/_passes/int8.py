@@ -7,58 +7,51 @@ of a table made of weights: these behind Cast and Mul         float32 once it is
 GRU, RNN    -> the same, their weights behind Cast and Mul    float32 once it is loaded
 
 A matrix has one scale, or one for each of its rows. One that two operators share is stored once.
+
+This is done here because ONNX Runtime's `quantize_dynamic` leaves GRU, RNN and tied matrices in
+float32 and takes unsigned inputs' kernels for granted; `benchmarks/quantizers.py` compares both.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
 
-from thinrnn.onnx._passes.biases import bias_of, unfold_biases_
-from thinrnn.onnx._passes.by_step import by_step_
-from thinrnn.onnx._passes.editor import Array, Editor, Rewritten
+from thinrnn.onnx._passes.edit import constant, replace
+from thinrnn.onnx._passes.linear import Array, find_linear, is_matrix
 
 SMALLEST = 64  # weights; below that a scale per row costs more than it saves
 COMPUTED, LOOKED_UP, STORED, LEFT = "int8", "int8 lookup", "int8 in the file", "float32"
 IN_A_TABLE = "part of a table of embeddings; float32 once loaded"
 NO_KERNEL = "ONNX Runtime has no 8-bit kernel for it; float32 once loaded"
+MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operators
 
 
-def rewrite_(graph: Any, *, per_row: bool) -> list[Rewritten]:
-    """Quantize the weights of an onnx_ir graph, and return what became of each of them."""
-    unfold_biases_(graph)
-    editor = Editor(graph, per_row)
-    for node in list(graph.all_nodes()):
+@dataclass(frozen=True)
+class QuantizedWeight:
+    """What became of one weight of a file."""
+
+    name: str
+    operator: str
+    shape: tuple[int, ...]
+    now: str  # "int8", "int8 lookup", "int8 in the file" or "float32"
+    why: str = ""
+
+
+def quantize_(model: Any, *, per_row: bool) -> tuple[QuantizedWeight, ...]:
+    """Quantize the weights of an onnx_ir model, and return what became of each of them."""
+    from onnx_ir.passes.common import RemoveUnusedNodesPass
+
+    weights = Weights(model.graph, per_row)
+    for node in list(model.graph.all_nodes()):
         rule = RULES.get(node.op_type)
         if rule is not None and node.domain == "":
-            rule(editor, node)
-    editor.remove_unused()
-    left = dict.fromkeys(
-        value for node in graph.all_nodes() for value in node.inputs if _is_left(editor, value)
-    )
-    for value in left:
-        user = value.uses()[0].node.op_type.removeprefix("DynamicQuantize")
-        editor.note(value, user, LEFT, _why_left(value))
-    by_step_(graph)
-    return editor.done
-
-
-def _is_left(editor: Editor, value: Any) -> bool:
-    return (
-        value is not None
-        and value.is_initializer()
-        and value.name not in editor.made
-        and value.dtype.name == "FLOAT"
-        and len(value.shape) > 0
-    )
-
-
-def _why_left(value: Any) -> str:
-    if len(value.shape) == 1 or value.name.endswith(".B"):
-        return "a bias or another vector: small"
-    if _size(value) < SMALLEST:
-        return f"fewer than {SMALLEST} weights"
-    return "no operator with 8-bit weights fits"
+            rule(weights, node)
+    RemoveUnusedNodesPass()(model)
+    weights.note_others()
+    model.graph.opset_imports[MICROSOFT] = 1
+    return tuple(weights.done)
 
 
 def quantized(matrices: Array, *, per_row: bool) -> tuple[Array, Array]:
@@ -73,115 +66,147 @@ def quantized(matrices: Array, *, per_row: bool) -> tuple[Array, Array]:
     return codes, scale.squeeze(axes)
 
 
-def _lstm(editor: Editor, node: Any) -> None:
+class Weights:
+    """The weights of a graph while they are replaced."""
+
+    def __init__(self, graph: Any, per_row: bool) -> None:
+        self.graph = graph
+        self.per_row = per_row
+        self.done: list[QuantizedWeight] = []
+        self.looked_up = {n.inputs[0].name for n in graph.all_nodes() if n.op_type == "Gather"}
+        self._made: set[str] = set()
+
+    def note(self, value: Any, operator: str, now: str, why: str = "", **given: Any) -> None:
+        """Note what became of a weight."""
+        name, shape = given.get("name", value.name), given.get("shape", value.shape)
+        one = QuantizedWeight(name, operator, tuple(shape), now, why)
+        if one not in self.done:  # an operator may be called several times
+            self.done.append(one)
+
+    def note_others(self) -> None:
+        """Note the weights that stay as they are."""
+        for node in self.graph.all_nodes():
+            for value in node.inputs:
+                if value is None or not value.is_initializer() or value.name in self._made:
+                    continue
+                if value.dtype.name == "FLOAT" and len(value.shape):
+                    user = value.uses()[0].node.op_type.removeprefix("DynamicQuantize")
+                    self.note(value, user, LEFT, _why_left(value))
+
+    def add(self, name: str, array: Array) -> Any:
+        """Return a weight in 8 bits or what belongs to it, made unless there is one."""
+        self._made.add(name)
+        return constant(self.graph, name, array)
+
+    def as_stored(self, value: Any) -> tuple[Any, Any]:
+        """Return the codes and the scales of a matrix as it is, the same for all who read it."""
+        codes, scale = quantized(value.const_value.numpy(), per_row=self.per_row)
+        return self.add(f"{value.name}.int8", codes), self.add(f"{value.name}.scale", scale)
+
+    def before(self, node: Any, operator: str, inputs: list[Any], **attributes: Any) -> Any:
+        """Put an operator of one output before a node, and return the output."""
+        import onnx_ir
+
+        new = onnx_ir.node(operator, inputs, attributes)
+        node.graph.insert_before(node, new)
+        return new.outputs[0]
+
+    def float32(self, node: Any, codes: Any, scale: Any) -> Any:
+        """Return weights in float32, computed before a node."""
+        return self.before(node, "Mul", [self.before(node, "Cast", [codes], to=1), scale])
+
+    def column(self) -> Any:
+        """Return the axis along which the scales of rows become a column."""
+        return self.add("last_axis", numpy.array([-1]))
+
+
+def _lstm(weights: Weights, node: Any) -> None:
     inputs = list(node.inputs) + [None] * (8 - len(node.inputs))
-    if not _is_matrix(inputs[1]) or not _is_matrix(inputs[2]):
+    if not _is_large(inputs[1], 3) or not _is_large(inputs[2], 3):
         return
     more = []
     for place in (1, 2):
         value = inputs[place]
-        codes, scale = quantized(value.const_value.numpy(), per_row=editor.per_row)
-        inputs[place] = editor.weight(f"{value.name}.int8", codes.transpose(0, 2, 1))
-        more.append(editor.weight(f"{value.name}.scale", scale))  # (D,) or (D, 4H)
-        more.append(editor.weight(f"{value.name}.zero", numpy.zeros(scale.shape, numpy.int8)))
-        editor.note(value, "LSTM", COMPUTED)
+        codes, scale = quantized(value.const_value.numpy(), per_row=weights.per_row)
+        inputs[place] = weights.add(f"{value.name}.int8", codes.transpose(0, 2, 1))
+        more.append(weights.add(f"{value.name}.scale", scale))  # (D,) or (D, 4H)
+        more.append(weights.add(f"{value.name}.zero", numpy.zeros(scale.shape, numpy.int8)))
+        weights.note(value, "LSTM", COMPUTED)
     attributes = {a.name: a.value for a in node.attributes.values()}
-    editor.replace(node, node, "DynamicQuantizeLSTM", [*inputs, *more], **attributes)
+    _replace_by([node], "DynamicQuantizeLSTM", [*inputs, *more], **attributes)
 
 
-def _matmul(editor: Editor, node: Any) -> None:
-    value = node.inputs[1]
-    if _is_table(node.inputs[0]) and _is_table(value):
-        return _made(editor, node)
-    turned = value.producer() if value is not None else None
-    if turned is not None and turned.op_type == "Transpose" and _is_table(turned.inputs[0]):
-        source = turned.inputs[0]
-        weight, scale = _turned(editor, node, source)
-        size = source.shape[0]
-    elif _is_table(value):
-        source = value
-        weight, scale = _columns(editor, value, value.const_value.numpy().T)
-        size = value.shape[1]
+def _linear(weights: Weights, node: Any) -> None:
+    if node.op_type == "MatMul" and all(_is_large(value) for value in node.inputs):
+        return _made(weights, node)
+    layer = find_linear(node)
+    if layer is None or layer.matrix.size < SMALLEST:
+        return
+    name, bias_name = layer.names
+    if layer.turned and (node.op_type == "MatMul" or name in weights.looked_up):
+        codes, scale = weights.as_stored(layer.weight)
+        codes = weights.before(node, "Transpose", [codes], perm=[1, 0])  # runtimes do it once
     else:
-        return
-    editor.note(source, "MatMul", COMPUTED)
-    last, bias = bias_of(node, size)
-    editor.replace(node, last, "DynamicQuantizeMatMul", [node.inputs[0], weight, scale, None, bias])
+        rows = layer.matrix if layer.turned else layer.matrix.T  # (outputs, inputs)
+        array, scales = quantized(rows, per_row=weights.per_row)
+        codes = weights.add(f"{name}.column_int8", array.T)
+        scale = weights.add(f"{name}.column_scale", scales)
+    bias = layer.bias
+    if layer.joined:
+        bias = constant(weights.graph, bias_name, layer.weight.const_value.numpy()[-1])
+    weights.note(layer.weight, node.op_type, COMPUTED, name=name, shape=layer.matrix.shape)
+    inputs = [layer.x, codes, scale, None, bias]
+    _replace_by(layer.nodes, "DynamicQuantizeMatMul", inputs)
 
 
-def _gemm(editor: Editor, node: Any) -> None:
-    value = node.inputs[1]
-    bias = node.inputs[2] if len(node.inputs) > 2 else None
-    given = {a.name: a.value for a in node.attributes.values()}
-    plain = given.get("alpha", 1.0) == given.get("beta", 1.0) == 1.0 and not given.get("transA", 0)
-    turned = bool(given.get("transB", 0))
-    if not plain or not _is_table(value):
-        return
-    size = value.shape[0 if turned else 1]
-    if bias is not None and tuple(bias.shape) != (size,):
-        return
-    if turned and value.name in editor.embeddings:
-        weight, scale = _turned(editor, node, value)
-    else:
-        rows = value.const_value.numpy()
-        weight, scale = _columns(editor, value, rows if turned else rows.T)
-    editor.note(value, "Gemm", COMPUTED)
-    editor.replace(node, node, "DynamicQuantizeMatMul", [node.inputs[0], weight, scale, None, bias])
-
-
-def _gather(editor: Editor, node: Any) -> None:
+def _gather(weights: Weights, node: Any) -> None:
     value = node.inputs[0]
     axis = node.attributes["axis"].value if "axis" in node.attributes else 0
-    if not _is_table(value) or axis != 0:
+    if not _is_large(value) or axis != 0:
         return
-    codes, scale = _shared(editor, value)
-    found = editor.before(node, "Gather", [codes, node.inputs[1]], axis=0)
-    found = editor.before(node, "Cast", [found], to=1)
-    if editor.per_row:
-        scale = editor.before(node, "Gather", [scale, node.inputs[1]], axis=0)
-        last = editor.weight("last_axis", numpy.array([-1]))
-        scale = editor.before(node, "Unsqueeze", [scale, last])
-    editor.note(value, "Gather", LOOKED_UP)
-    _turn_into(node, found, scale)
+    codes, scale = weights.as_stored(value)
+    codes = weights.before(node, "Gather", [codes, node.inputs[1]], axis=0)
+    if weights.per_row:
+        scale = weights.before(node, "Gather", [scale, node.inputs[1]], axis=0)
+        scale = weights.before(node, "Unsqueeze", [scale, weights.column()])
+    codes = weights.before(node, "Cast", [codes], to=1)
+    weights.note(value, "Gather", LOOKED_UP)
+    _replace_by([node], "Mul", [codes, scale], domain="")
 
 
-def _stored(editor: Editor, node: Any) -> None:
+def _stored(weights: Weights, node: Any) -> None:
     for place in (1, 2):
         value = node.inputs[place]
-        if not _is_matrix(value):
+        if not _is_large(value, 3):
             continue
         codes, scale = quantized(value.const_value.numpy(), per_row=True)  # it costs nothing here
-        stored = editor.weight(f"{value.name}.int8", codes)
-        factor = editor.weight(f"{value.name}.scale", scale[..., None])
-        found = editor.before(node, "Cast", [stored], to=1)
-        found = editor.before(node, "Mul", [found, factor])
-        editor.note(value, node.op_type, STORED, NO_KERNEL)
-        node.replace_input_with(place, found)
+        stored = weights.add(f"{value.name}.int8", codes)
+        factor = weights.add(f"{value.name}.scale", scale[..., None])
+        weights.note(value, node.op_type, STORED, NO_KERNEL)
+        node.replace_input_with(place, weights.float32(node, stored, factor))
 
 
-def _concat(editor: Editor, node: Any) -> None:
+def _concat(weights: Weights, node: Any) -> None:
     if any((use.node.op_type, use.idx) == ("Gather", 0) for use in node.outputs[0].uses()):
-        _made(editor, node)
+        _made(weights, node)
 
 
-def _made(editor: Editor, node: Any) -> None:
+def _made(weights: Weights, node: Any) -> None:
     """Store in 8 bits the weights of which a table is made, which runtimes do as they load it."""
     for place, value in enumerate(node.inputs):
-        if not _is_table(value):
+        if not _is_large(value):
             continue
-        codes, scale = _shared(editor, value)
-        if editor.per_row:
-            last = editor.weight("last_axis", numpy.array([-1]))
-            scale = editor.before(node, "Unsqueeze", [scale, last])
-        found = editor.before(node, "Cast", [codes], to=1)
-        editor.note(value, node.op_type, STORED, IN_A_TABLE)
-        node.replace_input_with(place, editor.before(node, "Mul", [found, scale]))
+        codes, scale = weights.as_stored(value)
+        if weights.per_row:
+            scale = weights.before(node, "Unsqueeze", [scale, weights.column()])
+        weights.note(value, node.op_type, STORED, IN_A_TABLE)
+        node.replace_input_with(place, weights.float32(node, codes, scale))
 
 
-RULES: dict[str, Callable[[Editor, Any], None]] = {
+RULES: dict[str, Callable[[Weights, Any], None]] = {
     "LSTM": _lstm,
-    "MatMul": _matmul,
-    "Gemm": _gemm,
+    "MatMul": _linear,
+    "Gemm": _linear,
     "Gather": _gather,
     "Concat": _concat,
     "GRU": _stored,
@@ -189,60 +214,23 @@ RULES: dict[str, Callable[[Editor, Any], None]] = {
 }
 
 
-def _shared(editor: Editor, value: Any) -> tuple[Any, Any]:
-    """Return the codes and the scales of a matrix as it is, the same for all who read it."""
-    codes, scale = quantized(value.const_value.numpy(), per_row=editor.per_row)
-    return (
-        editor.weight(f"{value.name}.int8", codes),
-        editor.weight(f"{value.name}.scale", scale),
-    )
-
-
-def _turned(editor: Editor, node: Any, value: Any) -> tuple[Any, Any]:
-    """Return the codes of a matrix (outputs, inputs), turned by an operator, and the scales.
-
-    It may be an embedding too, and both read the same codes; runtimes turn them once.
-    """
-    codes, scale = _shared(editor, value)
-    return editor.before(node, "Transpose", [codes], perm=[1, 0]), scale
-
-
-def _columns(editor: Editor, value: Any, rows: Array) -> tuple[Any, Any]:
-    """Return the codes of a matrix (outputs, inputs) as (inputs, outputs), and the scales."""
-    codes, scale = quantized(rows, per_row=editor.per_row)
-    return (
-        editor.weight(f"{value.name}.column_int8", codes.T),
-        editor.weight(f"{value.name}.column_scale", scale),
-    )
-
-
-def _turn_into(node: Any, one: Any, other: Any) -> None:
-    """Make a node the product of two values."""
+def _replace_by(old: Any, operator: str, inputs: list[Any], **given: Any) -> None:
+    """Replace nodes by one operator, of ONNX Runtime's own unless a domain is given."""
     import onnx_ir
 
-    new = onnx_ir.node("Mul", [one, other], name=node.name)
-    old = node.outputs[0]
-    new.outputs[0].shape, new.outputs[0].type = old.shape, old.type
-    graph = node.graph
-    graph.insert_before(node, new)
-    onnx_ir.convenience.replace_all_uses_with(old, new.outputs[0], True)
-    new.outputs[0].name, old.name = old.name, None
-    graph.remove(node, safe=True)
+    domain, count = given.pop("domain", MICROSOFT), len(old[-1].outputs)
+    name = old[0].name
+    new = onnx_ir.node(operator, inputs, given, domain=domain, name=name, num_outputs=count)
+    replace(old, [new])
 
 
-def _is_matrix(value: Any) -> bool:
-    return (
-        value is not None
-        and value.is_initializer()
-        and value.dtype.name == "FLOAT"
-        and len(value.shape) > 1
-        and _size(value) >= SMALLEST
-    )
+def _is_large(value: Any, dimensions: int = 2) -> bool:
+    return is_matrix(value, dimensions) and value.const_value.size >= SMALLEST
 
 
-def _is_table(value: Any) -> bool:
-    return _is_matrix(value) and len(value.shape) == 2
-
-
-def _size(value: Any) -> int:
-    return int(numpy.prod(tuple(value.shape)))
+def _why_left(value: Any) -> str:
+    if len(value.shape) == 1 or value.name.endswith(".B"):
+        return "a bias or another vector: small"
+    if value.const_value.size < SMALLEST:
+        return f"fewer than {SMALLEST} weights"
+    return "no operator with 8-bit weights fits"

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from thinrnn._model.tree import tensors_in
 from thinrnn.errors import ExportError
-from thinrnn.onnx._passes.biases import fold_biases_
 from thinrnn.onnx._passes.highway import expand_highways_
 from thinrnn.onnx._passes.names import derived_weights, name_layers_, name_weights_
 from thinrnn.onnx._trace.arguments import Arguments
 from thinrnn.onnx._trace.layers import LayerCall
+from thinrnn.onnx._trace.modules import prepare_
 from thinrnn.onnx._trace.operators import OPSET
-from thinrnn.onnx._trace.tracer import Tracer, prepare_
+from thinrnn.onnx._trace.tracer import Tracer
 
 MOST_BYTES = 1 << 40  # weights of any size are folded
 TABLES = ("MatMul", "Concat")  # what may make a table of embeddings out of weights
@@ -80,7 +80,6 @@ def trace(
     _forget_sources(program.model)
     name_weights_(graph, derived, prefix="model.")
     name_layers_(graph, layers)
-    fold_biases_(graph)
     return program.model
 
 
@@ -131,13 +130,11 @@ def _check_weights(model: Any) -> None:
 
 def _forget_sources(model: Any) -> None:
     """Remove what the exporter notes about source files."""
-    for node in model.graph.all_nodes():
-        node.metadata_props.clear()
-        node.doc_string = None
+    from onnx_ir.passes.common import ClearMetadataAndDocStringPass
+
+    ClearMetadataAndDocStringPass()(model)
     for value in (*model.graph.inputs, *model.graph.outputs, *model.graph.initializers.values()):
         value.metadata_props.clear()
-    model.graph.metadata_props.clear()
-    model.graph.doc_string = None
 
 
 def _explained(error: Exception) -> str:

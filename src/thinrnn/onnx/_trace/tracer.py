@@ -4,19 +4,13 @@ A packed sequence is traced as what it was packed from: data (T, B, features), p
 with the lengths beside it. So the longest sequence of a batch has to fill the time axis.
 """
 
-import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from thinrnn._surgery.full_width_inputs import Choice, Pick
-from thinrnn.nn.rhn import RHN
-from thinrnn.nn.rnn_stack import RNNStack
-from thinrnn.onnx._passes.highway import run_rhn
 from thinrnn.onnx._trace.calls import MODES, PACK, UNPACK, Call, Zeros, read_call
 from thinrnn.onnx._trace.operators import State, Weights, run_layer
 
@@ -103,76 +97,3 @@ class Tracer(TorchFunctionMode):
         inside = inside.reshape(*inside.shape, *[1] * (data.dim() - 2))
         padded = torch.where(inside, data, torch.full((), value, dtype=data.dtype))
         return padded.transpose(0, 1) if batch_first else padded, lengths
-
-
-def prepare_(model: nn.Module, tracer: Tracer) -> None:
-    """Make a copied model ready for a tracer; stacks run backward cells as backward operators."""
-    for module in model.modules():
-        if isinstance(module, nn.RNNBase):
-            # Its checks expect packed data to be what it is outside.
-            module.check_forward_args = lambda *_: None  # type: ignore[method-assign]
-        for hook in module._forward_pre_hooks.values():
-            if isinstance(hook, Pick):
-                hook.__class__ = _TracedPick
-        if isinstance(module, RNNStack):
-            module.forward = functools.partial(_run_stack, tracer, module)  # type: ignore
-        if isinstance(module, RHN):
-            module.forward = functools.partial(run_rhn, tracer, module)  # type: ignore
-
-
-class _TracedPick(Pick):
-    """A pick that compares widths alone: a batch that is free cannot be looked up in a set."""
-
-    def _state(self, state: Any, choices: list[Choice]) -> Any:
-        if isinstance(state, Tensor) and len(choices) == 1:
-            return choices[0].apply(state, -1)
-        parts = [choice.apply(s, -1) for s, choice in zip(state, choices, strict=True)]
-        equal = len({part.shape[-1] for part in parts}) == 1
-        return torch.stack(parts) if isinstance(state, Tensor) and equal else parts
-
-
-def _run_stack(tracer: Tracer, stack: RNNStack, input: Any, hx: Any = None) -> tuple[Any, Any]:
-    packed = input if isinstance(input, PackedSequence) else None
-    x = input if packed is None else packed.data
-    is_batched = x.dim() == 3
-    batch_dim = 0 if stack.batch_first and packed is None else 1
-    if not is_batched:
-        x = x.unsqueeze(batch_dim)
-    x = x.transpose(0, 1) if batch_dim == 0 else x  # (T, B, I)
-    lengths = None if packed is None else tracer.lengths_of(packed.batch_sizes)
-    given = stack._split_states(hx, (x.shape[1],) if is_batched else ())
-    if packed is not None and packed.sorted_indices is not None and hx is not None:
-        given = [_each(s, lambda h: h.index_select(1, packed.sorted_indices)) for s in given]
-
-    last: list[Any] = []
-    outputs: list[Tensor] = []
-    for (name, cell), own in zip(stack.cells.items(), given, strict=True):
-        backward = name.endswith("_reverse")
-        if not backward and outputs:
-            x, outputs = torch.cat(outputs, -1), []
-        state = None if own is None else (own if isinstance(own, tuple) else (own,))
-        output, end = tracer.layer(stack.mode, x, [_weights(cell)], lengths, state, backward)
-        outputs.append(output)
-        end = tuple(h.squeeze(0) for h in end)
-        last.append(end if stack.mode == "LSTM" else end[0])
-    output = torch.cat(outputs, -1) if len(outputs) > 1 else outputs[0]
-
-    if packed is not None:
-        if packed.unsorted_indices is not None:
-            back = packed.unsorted_indices
-            last = [_each(s, lambda h: h.index_select(0, back)) for s in last]
-        return PackedSequence(output, *packed[1:]), stack._join_states(last)
-    output = output.transpose(0, 1) if batch_dim == 0 else output
-    if not is_batched:
-        output = output.squeeze(batch_dim)
-        last = [_each(s, lambda h: h.squeeze(0)) for s in last]
-    return output, stack._join_states(last)
-
-
-def _weights(cell: nn.RNNBase) -> Weights:
-    names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "weight_hr_l0")
-    return Weights(*(getattr(cell, name, None) for name in names))  # type: ignore[arg-type]
-
-
-def _each(state: Any, change: Any) -> Any:
-    return tuple(map(change, state)) if isinstance(state, tuple) else change(state)

@@ -7,6 +7,8 @@ __version__ = "0.1.0"
 # Loaded on first use, because torch takes a second to import and `thinrnn --help` needs none of it.
 _HOMES = {
     "_discovery.find": ["find_groups"],
+    "_layers.base": ["Layer"],
+    "_layers.registry": ["register_layer"],
     "_gates.attach": ["attach_", "detach_", "gates", "param_groups"],
     "_gates.gate": ["Estimator", "Fixed", "Gate", "HardConcrete"],
     "_penalties.group_lasso": ["GroupLasso"],

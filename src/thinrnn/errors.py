@@ -17,6 +17,10 @@ class PlanError(ThinRNNError, ValueError):
     """A plan does not fit the model, or names something that is not there."""
 
 
+class LayerError(ThinRNNError, TypeError):
+    """What is registered with `register_layer` is not a module class or not a `Layer`."""
+
+
 class GateError(ThinRNNError, ValueError):
     """Gates are missing, are there already, or are not numbers."""
 

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
 
 from thinrnn.errors import StateError, ThinRNNError
-from thinrnn.nn.rnn_cell import make_cell, reversed_index
-from thinrnn.nn.rnn_stack import RNNStack
+from thinrnn.nn.rnn_stack import RNNStack, make_cell, reversed_index
 from thinrnn.nn.states import States
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}

@@ -1,0 +1,1 @@
+"""Discovery: from a model and one example call to a Plan."""

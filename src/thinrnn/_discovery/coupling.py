@@ -11,7 +11,7 @@ Raw tensors are sources too: in `h * scale` position j of the scale goes with ne
 v set to zero, what is left shows the other readers.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -19,7 +19,6 @@ from torch import Tensor
 
 from thinrnn._discovery.probe import NOBODY, Probe, Quiet, Source
 from thinrnn._discovery.recording import Port, Seen
-from thinrnn._discovery.subsets import divisions, halves
 
 FEW = 8  # a feature may read this many neurons of one source
 
@@ -277,3 +276,30 @@ class _Search:
     def _candidates(self, source: Source) -> int:
         found = (self.found.reads[port].get(source) for port in self.scope)
         return sum(int(row.sum()) for row in found if row is not None)
+
+
+def halves(numbers: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield, per bit, the neurons whose number has it and those whose number has not.
+
+    >>> [one.tolist() for one, other in halves(torch.arange(3))]
+    [[False, True, False], [False, False, True]]
+    """
+    for bit in range(int(numbers.max()).bit_length() if len(numbers) else 0):
+        has = (numbers >> bit & 1).bool()
+        yield has, ~has
+
+
+def divisions(size: int, most: int) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """Yield ways to part neurons into 2 to `most` equal blocks: how many, places, blocks.
+
+    Neurons at the same place are side by side in one way (a GLU halves a row), and next to each
+    other in the other way.
+
+    >>> [(k, place.tolist(), block.tolist()) for k, place, block in divisions(4, most=2)]
+    [(2, [0, 1, 0, 1], [0, 0, 1, 1]), (2, [0, 0, 1, 1], [0, 1, 0, 1])]
+    """
+    each = torch.arange(size)
+    for k in range(2, most + 1):
+        if size % k == 0 and size > k:
+            yield k, each % (size // k), each // (size // k)
+            yield k, each // k, each % k

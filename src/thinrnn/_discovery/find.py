@@ -14,23 +14,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from thinrnn._discovery.both_ways import read_one_way
-from thinrnn._discovery.coupling import Coupling, find_coupling
-from thinrnn._discovery.groups import ARGUMENT, collect
-from thinrnn._discovery.hints import Hints
+from thinrnn._discovery.coupling import Coupling, Shown, find_coupling
 from thinrnn._discovery.inputs import find_inputs, moved_by_arguments
-from thinrnn._discovery.neurons import Element, Neurons
+from thinrnn._discovery.neurons import ARGUMENT, Element, Neurons, collect, read_one_way
 from thinrnn._discovery.probe import Probe, Source
 from thinrnn._discovery.raw_tensors import RawTensor
 from thinrnn._discovery.recording import Port, Seen
-from thinrnn._discovery.refusals import Leaks
+from thinrnn._discovery.refusals import Reasons
 from thinrnn._discovery.trial import prove
 from thinrnn._layers.base import Layer
-from thinrnn._layers.feedforward import RECURRENT, layer_of, refusal_of
+from thinrnn._layers.registry import layer_of, refusal_of
 from thinrnn._model.isolation import fixed_randomness, fresh_copy, ours_on_cpu
 from thinrnn._model.tree import Arguments, call_arguments
 from thinrnn.errors import ExampleError, NoRecurrentLayerError, PlanError
-from thinrnn.nn.rhn import RHN
 from thinrnn.plan import Group, Plan, Refusal, named_tensors
 
 WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
@@ -64,8 +60,8 @@ def find_groups(model: nn.Module, example: Any) -> Plan:
         finder = _Finder(probe)
         plan = finder.plan()
         proven = prove(plan, clone, probe.examples, can_train=probe.can_train)
-        hints = Hints(probe, finder.couplings[0], finder.by_argument, finder.leaks.is_users)
-        new = [hints.explained(refusal) for refusal in proven.refused[len(plan.refused) :]]
+        failed = proven.refused[len(plan.refused) :]
+        new = [finder.reasons.explained(refusal, finder.couplings[0]) for refusal in failed]
         return replace(proven, refused=(*plan.refused, *new))
 
 
@@ -87,17 +83,15 @@ class _Finder:
         self.neurons = Neurons()
         self.outside: dict[str, None] = {}
         self.by_argument = moved_by_arguments(probe)
-        self.leaks = Leaks(probe, self._given_states())
-        self.couplings = [find_coupling(probe, probe.ports, self.leaks.is_users, self.leaks.shown)]
+        self.reasons = Reasons(probe, self.by_argument)
+        self.couplings = [self._coupling(probe, probe.ports, self.reasons.shown)]
         self.layers = dict(probe.layers)
         new = probe.called_in_training - set(probe.layers)
         if new:
             self._look_at_training(new)
 
-    def _given_states(self) -> set[str]:
-        """Return the layers whose state comes from an argument of the model."""
-        moved = [item for ports in self.by_argument.values() for item in ports.items()]
-        return {port[0] for port, features in moved if port[1] == "state" and features.any()}
+    def _coupling(self, probe: Probe, ports: list[Port], shown: Shown) -> Coupling:
+        return find_coupling(probe, ports, self.reasons.is_users, shown)
 
     def _look_at_training(self, new: set[str]) -> None:
         """Look at layers that only training calls: a head for an auxiliary loss, say."""
@@ -110,7 +104,7 @@ class _Finder:
         def shown(source: Source, seen: Seen) -> set[int]:
             return seen.returned if source[0] in new else set()
 
-        self.couplings.append(find_coupling(probe, ports, self.leaks.is_users, shown))
+        self.couplings.append(self._coupling(probe, ports, shown))
         self.layers |= {n: layer for n, layer in probe.layers.items() if n not in self.layers}
 
     def plan(self) -> Plan:
@@ -126,7 +120,7 @@ class _Finder:
             for port in coupling.fed:
                 self._join_readers(port, coupling)
             for source in coupling.whole:
-                reason = self.leaks.reason(source, coupling, self._label(source))
+                reason = self.reasons.reason(source, coupling, self._label(source))
                 if reason:
                     self.neurons.keep(self._elements(source), reason)
                     undeclared[source] += coupling.raws.get(source, [])
@@ -142,7 +136,7 @@ class _Finder:
         return [(*source, j) for j in range(self.layers[source[0]].spaces[source[1]].size)]
 
     def _need_recurrence(self) -> None:
-        cells = any(isinstance(layer, RECURRENT) for layer in self.layers.values())
+        cells = any(layer.is_recurrent for layer in self.layers.values())
         loops = any(p[0] == s[0] for c in self.couplings for p, r in c.reads.items() for s in r)
         if not cells and not loops:
             seen = sorted({type(m).__name__ for m in self.probe.model.modules()})
@@ -222,8 +216,8 @@ class _Finder:
         """Yield layers that the example does not reach, and RNNs that cannot be cut."""
         for name, module in self.probe.model.named_modules():
             layer = layer_of(name, module)
-            if isinstance(module, (nn.RNNBase, nn.RNNCellBase, RHN)) and refusal_of(module):
-                yield Refusal(Group(name, 0, ()), refusal_of(module))
+            if reason := refusal_of(module):
+                yield Refusal(Group(name, 0, ()), reason)
             elif layer is not None and name not in self.layers and not self._is_used(layer):
                 yield Refusal(Group(name, 0, ()), "the example never calls it")
 

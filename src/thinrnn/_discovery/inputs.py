@@ -1,15 +1,16 @@
 """Features that a model's caller provides: which entry of which argument each layer reads."""
 
-import inspect
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from thinrnn._discovery.coupling import halves
 from thinrnn._discovery.probe import Probe
 from thinrnn._discovery.recording import Port
-from thinrnn._discovery.subsets import halves
-from thinrnn._model.tree import Arguments, paths_in, tensors_in
+from thinrnn._model.tree import argument_names, tensors_in
+
+Moved = dict[int, dict[Port, Tensor]]  # per tensor among the arguments, features that it moves
 
 
 @dataclass(frozen=True)
@@ -21,25 +22,7 @@ class InputFeatures:
     readers: dict[Port, Tensor]  # (features of the port, entries): this feature reads this entry
 
 
-def parameters_of(model: nn.Module) -> list[inspect.Parameter]:
-    """Return the parameters of a model's `forward`, of the model inside where it is a wrapper."""
-    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    found = list(inspect.signature(model.forward).parameters.values())
-    children = list(model.children())
-    if len(children) == 1 and all(p.kind in variable for p in found):
-        return parameters_of(children[0])
-    return found
-
-
-def argument_names(model: nn.Module, arguments: Arguments) -> list[str]:
-    """Return a name for each tensor among the arguments: "x", or "batch.x" inside a structure."""
-    args, kwargs = arguments
-    places = [parameter.name for parameter in parameters_of(model)] or ["input"]
-    given = [(places[min(i, len(places) - 1)], value) for i, value in enumerate(args)]
-    return [path for name, value in [*given, *kwargs.items()] for path in paths_in(value, name)]
-
-
-def moved_by_arguments(probe: Probe) -> dict[int, dict[Port, Tensor]]:
+def moved_by_arguments(probe: Probe) -> Moved:
     """Return, per tensor among the arguments, which features move when all of it is changed."""
     moved = {}
     for index, leaf in enumerate(tensors_in(probe.arguments)):
@@ -51,9 +34,7 @@ def moved_by_arguments(probe: Probe) -> dict[int, dict[Port, Tensor]]:
     return moved
 
 
-def find_inputs(
-    probe: Probe, moved: dict[int, dict[Port, Tensor]], free: dict[Port, Tensor]
-) -> list[InputFeatures]:
+def find_inputs(probe: Probe, moved: Moved, free: dict[Port, Tensor]) -> list[InputFeatures]:
     """Return the arguments that are features; `free` tells which features no layer feeds."""
     names = argument_names(probe.model, probe.arguments)
     found = []

@@ -1,42 +1,67 @@
-"""Watching who feeds whom: the model runs with its known layers cut out.
+"""Finding out who feeds whom: the model runs with its known layers cut out.
 
         x ──▶ [embedding] ··· dropout ···▶ [lstm] ··· tanh, cat, attention ···▶ [decoder] ──▶ y
                   └ replayed                  └ replayed, some channels changed
 
 During a probe each known layer returns what it returned before, so it costs nothing and hides what
-came in; only the glue between layers runs. Changing some channels of one layer's result then moves
+came in; only the code between layers runs. Changing some channels of one layer's result then moves
 just the features that read them, and whatever else depends on them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from thinrnn._discovery.points import (
-    NOBODY,
-    Point,
-    Quiet,
-    changed,
-    turns,
-    with_changed,
-    without_zeros,
-)
-from thinrnn._discovery.raw_tensors import FunctionalLinear, RawTensor, Watch
+from thinrnn._discovery.raw_tensors import FunctionalLinear, RawTensor, RawTensorMode
 from thinrnn._discovery.recording import Astray, Comparison, Recording, Seen, Witness
 from thinrnn._layers.base import Layer
-from thinrnn._layers.feedforward import layer_of
+from thinrnn._layers.registry import layers_of
 from thinrnn._model.isolation import run, where_in_user_code
 from thinrnn._model.patching import intercepted
-from thinrnn._model.tree import Arguments, map_tensors
+from thinrnn._model.tree import Arguments, map_tensors, tensors_in
 from thinrnn.errors import ExampleError
 from thinrnn.plan import named_tensors
 
 Source = tuple[str, str]  # (layer, space)
 Masks = Mapping[Source, Tensor]  # which channels of which sources to change
+Quiet = frozenset[str]  # raw tensors that are set to zero
+NOBODY: Quiet = frozenset()
+
+
+class ProbePoint:
+    """Arguments, values for the layers to return, and what the unchanged model does with them.
+
+    In turn 0 they are what the layers returned, moved off special points, where a zero hides a
+    factor; then all positive, twice, which shows products of rectified factors; then all negative.
+    """
+
+    def __init__(
+        self,
+        arguments: Arguments,
+        layers: Mapping[str, Layer],
+        recorded: Mapping[str, list[Any]],
+        turn: int,
+    ) -> None:
+        self.arguments, self.turn = arguments, turn
+        self.bases: dict[Quiet, Recording] = {}
+        generator = torch.Generator().manual_seed(turn)
+
+        def change(_: str, values: Tensor) -> Tensor:
+            if not values.is_floating_point():
+                return values
+            u = torch.rand(values.shape, generator=generator).to(values)
+            if turn == 0:
+                return values + torch.where(values >= 0, 0.05, -0.05).to(values) * (1 + u)
+            return (1 + u) * (-1.5 if turn == 3 else 1.5)
+
+        self.results = {
+            name: [layers[name].edit(result, change) for result in calls]
+            for name, calls in recorded.items()
+        }
 
 
 class Probe:
@@ -47,16 +72,15 @@ class Probe:
         self.forwards = 0
         self.tensors = named_tensors(model)
         self.held = {id(tensor): name for name, tensor in reversed(self.tensors.items())}
-        named = (layer_of(name, module) for name, module in model.named_modules())
-        self.modules = {layer.module: layer for layer in named if layer is not None}
+        self.known = layers_of(model)
         self.layers: dict[str, Layer] = {}
         recorded = self._recorded()
-        self.points: list[Point] = []
-        self._add_point(Point(arguments, self.layers, recorded, 0))
+        self.points: list[ProbePoint] = []
+        self._add_point(ProbePoint(arguments, self.layers, recorded, 0))
         others = without_zeros(arguments)
         for turn in range(1, max(turns(self._fewest_rows()), 1 if others is arguments else 2)):
             choice = [others, arguments]
-            any(self._add_point(Point(given, self.layers, recorded, turn)) for given in choice)
+            any(self._add_point(ProbePoint(given, self.layers, recorded, turn)) for given in choice)
         self.ports = list(self.base.intakes)
         self._need_repeatable()
         if not training:
@@ -116,7 +140,7 @@ class Probe:
 
         self.forwards += 1
         try:
-            with intercepted(self.modules, self._bases(), call):
+            with self._intercepted(call):
                 run(self.model, self.arguments, **options)
         except Exception:
             return None
@@ -142,23 +166,23 @@ class Probe:
             return result
 
         def call(layer: Layer, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-            watch.inside += 1
+            mode.inside += 1
             try:
                 return note(layer, forward(*args, **kwargs))
             finally:
-                watch.inside -= 1
+                mode.inside -= 1
 
         def linear(layer: FunctionalLinear, args: Any, kwargs: Any) -> Any:
             return note(layer, F.linear(*args, **kwargs))
 
-        watch = Watch(self.held, linear, lambda names, others: None)
-        self._call(watch, call, self.arguments)
-        self.used = watch.used  # raw tensors in use
-        order = {layer.name: i for i, layer in enumerate(self.modules.values())}
-        self.layers = dict(sorted(self.layers.items(), key=lambda item: order.get(item[0], 1e9)))
+        mode = RawTensorMode(self.held, linear, lambda names, others: None)
+        self._call(mode, call, self.arguments)
+        self.used = mode.used  # raw tensors in use
+        called = {name: layer for name, layer in self.known.items() if name in self.layers}
+        self.layers = called | self.layers  # those without a module come last
         return results
 
-    def _add_point(self, point: Point) -> bool:
+    def _add_point(self, point: ProbePoint) -> bool:
         """Add values to look at, if the model's code takes the same path with them."""
         try:
             path = self._base(point, NOBODY).path()
@@ -179,7 +203,7 @@ class Probe:
         )
         return min(rows, default=0)
 
-    def _base(self, point: Point, quiet: Quiet) -> Recording:
+    def _base(self, point: ProbePoint, quiet: Quiet) -> Recording:
         if quiet not in point.bases:
             base = Recording()
             self._run(point, base, {}, None, quiet)
@@ -188,13 +212,13 @@ class Probe:
 
     def _run(
         self,
-        point: Point,
+        point: ProbePoint,
         witness: Witness,
         masks: Masks,
         argument: tuple[int, Tensor] | None,
         quiet: Quiet,
     ) -> None:
-        """Run the glue between the layers and tell the witness."""
+        """Run the code between the layers and tell the witness."""
         calls = dict.fromkeys(point.results, 0)
         edits: dict[str, dict[str, Tensor]] = {}
         for (name, space), mask in masks.items():
@@ -224,16 +248,17 @@ class Probe:
         if argument is not None:
             given = with_changed(given, argument, point.turn)
         with self._raws(edits, quiet, point.turn):
-            watch = Watch(self.held, replay, witness.touch)
-            witness.finish(self._call(watch, call, given))
+            mode = RawTensorMode(self.held, replay, witness.touch)
+            witness.finish(self._call(mode, call, given))
 
-    def _call(self, watch: Watch, call: Callable[..., Any], arguments: Arguments) -> Any:
+    def _call(self, mode: RawTensorMode, call: Callable[..., Any], arguments: Arguments) -> Any:
         self.forwards += 1
-        with intercepted(self.modules, self._bases(), call), watch:
+        with self._intercepted(call), mode:
             return run(self.model, arguments, training=self.training)
 
-    def _bases(self) -> set[type[nn.Module]]:
-        return {layer.base for layer in self.modules.values()}
+    def _intercepted(self, call: Callable[..., Any]) -> AbstractContextManager[None]:
+        layers = ((layer.module, layer.base, layer) for layer in self.known.values())
+        return intercepted(layers, call)
 
     @contextmanager
     def _raws(
@@ -267,3 +292,53 @@ class Probe:
                 f"the model computes other values each time it is called in eval, in {where}. "
                 "Draw random numbers with torch, numpy.random or random, or not at all in eval."
             )
+
+
+def changed(values: Tensor, mask: Tensor, turn: int) -> Tensor:
+    """Return the values, those in `mask` moved far up or down, the other way in the next turn.
+
+    They go beyond the largest in either direction: no activation, clamp or maximum hides it. Half
+    of the values of each channel, which is last, go up.
+    """
+    mask = mask.to(values.device)
+    if not values.is_floating_point():
+        return values ^ mask if values.dtype == torch.bool else values
+    generator = torch.Generator().manual_seed(0)
+    channels = values.shape[-1]
+    rows = torch.randperm(values.numel() // max(channels, 1), generator=generator)
+    shift = torch.randint(2, (channels,), generator=generator) + turn
+    way = (rows.view(*values.shape[:-1], 1) + shift) % 2 * 2 - 1
+    u = torch.rand(values.shape, generator=generator)
+    size = values.nan_to_num(0, 0, 0).abs().max().clamp(min=1) if values.numel() else 1.0
+    return torch.where(mask, values + (way * (2 + u)).to(values) * size, values)
+
+
+def turns(rows: int) -> int:
+    """Return how many points to look at, if a feature has so few values to show a change with."""
+    return 1 if rows >= 64 else 2 if rows >= 16 else 3 if rows >= 6 else 4
+
+
+def without_zeros(arguments: Arguments) -> Arguments:
+    """Return the arguments with noise in place of zeros: a mask or switch of zeros hides a lot."""
+    if not any(_has_zeros(leaf) for leaf in tensors_in(arguments)):
+        return arguments
+    generator = torch.Generator().manual_seed(0)
+
+    def change(leaf: Tensor) -> Tensor:
+        if not _has_zeros(leaf):
+            return leaf
+        noise = torch.rand(leaf.shape, generator=generator).to(leaf) + 0.5
+        return torch.where(leaf == 0, noise, leaf)
+
+    return map_tensors(arguments, change)
+
+
+def _has_zeros(leaf: Tensor) -> bool:
+    return leaf.is_floating_point() and bool((leaf == 0).any())
+
+
+def with_changed(arguments: Arguments, which: tuple[int, Tensor], turn: int) -> Arguments:
+    """Return the arguments with the masked entries of one tensor changed."""
+    index, mask = which
+    count = iter(range(1 << 30))
+    return map_tensors(arguments, lambda t: changed(t, mask, turn) if next(count) == index else t)

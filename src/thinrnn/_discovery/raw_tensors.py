@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from thinrnn._layers.base import Layer
+from thinrnn._layers.base import Layer, Slot
 from thinrnn._layers.feedforward import LinearLayer
 
 
@@ -24,14 +24,13 @@ class FunctionalLinear(LinearLayer):
         self.turned = turned
         what = f"{weight_name}.t()" if turned else weight_name
         super().__init__(f"linear({what})", None)  # type: ignore[arg-type]
+        self.build()
 
     def build(self) -> None:
         n, m = self.weight.shape
-        rows = [(self.weight_name, int(self.turned), (0,), "produce")]
-        if self.bias_name:
-            rows.append((self.bias_name, 0, (0,), "produce"))
-        self.add("input", m, (self.weight_name, 1 - self.turned, (0,), "read"))
-        self.add("output", n, *rows)  # type: ignore[arg-type]
+        bias = self.rows(self.bias_name) if self.bias_name else []
+        self.add("input", m, Slot(self.weight_name, 1 - self.turned, (0,), "read"))
+        self.add("output", n, Slot(self.weight_name, int(self.turned), (0,), "produce"), *bias)
 
     def has(self, parameter: str) -> bool:
         return True
@@ -52,11 +51,12 @@ class RawTensor(Layer):
     def __init__(self, name: str, tensor: Tensor) -> None:
         self.tensor = tensor
         super().__init__(name, None)  # type: ignore[arg-type]
+        self.build()
 
     def build(self) -> None:
         for dim, size in enumerate(self.tensor.shape):
             if size > 1:
-                self.add(f"dim{dim}", size, (self.name, dim, (0,), "produce"))
+                self.add(f"dim{dim}", size, Slot(self.name, dim, (0,), "produce"))
 
     def has(self, parameter: str) -> bool:
         return True
@@ -71,11 +71,11 @@ class RawTensor(Layer):
 TURNS = (Tensor.t, torch.t, Tensor.T.__get__)  # type: ignore[attr-defined]
 
 
-class Watch(TorchFunctionMode):
+class RawTensorMode(TorchFunctionMode):
     """Sees every torch function: linear layers without a module, and raw tensors in use.
 
-    `linear` stands in for `F.linear` on the model's own parameters; `touch` is told each time raw
-    tensors meet other values: their names, and those values.
+    `linear` replaces `F.linear` on the model's own parameters; `touch` is called each time raw
+    tensors meet other values, with their names and those values.
     """
 
     def __init__(

@@ -1,26 +1,28 @@
 """Why a neuron has to stay: what else, besides the layers that read it, depends on it."""
 
 from collections import defaultdict
+from dataclasses import replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from thinrnn._discovery.coupling import Coupling
-from thinrnn._discovery.inputs import parameters_of
+from thinrnn._discovery.inputs import Moved, features_of
 from thinrnn._discovery.probe import Probe, Source
 from thinrnn._discovery.raw_tensors import RawTensor
 from thinrnn._discovery.recording import Seen
-from thinrnn._layers.feedforward import RECURRENT, CellLayer, layer_of
-from thinrnn._model.tree import tensors_in
+from thinrnn._layers.registry import layer_of
+from thinrnn._model.tree import argument_names, parameters_of, tensors_in
+from thinrnn.plan import Group, Refusal
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 
 
-class Leaks:
-    """Finds the reasons; `carried` are the layers whose state is given as an argument."""
+class Reasons:
+    """Finds out why neurons are refused; `moved` tells what each argument of the model moves."""
 
-    def __init__(self, probe: Probe, carried: set[str]) -> None:
-        self.probe, self.carried = probe, carried
+    def __init__(self, probe: Probe, moved: Moved) -> None:
+        self.probe, self.moved = probe, moved
         self.states = self._returned_states()
 
     def reason(self, source: Source, coupling: Coupling, label: str) -> str:
@@ -79,13 +81,63 @@ class Leaks:
         given = sum(a is not None for a in [*args, *kwargs.values()])
         has_room = is_open or len(places) > given
         leaves = self.probe.base.returned
+        ports = [port for ports in self.moved.values() for port, f in ports.items() if f.any()]
+        given_states = {port[0] for port in ports if port[1] == "state"}
         found: dict[int, set[str]] = defaultdict(set)
         for name, layer in self.probe.layers.items():
-            if not isinstance(layer, RECURRENT) or not (has_room or name in self.carried):
+            if not layer.is_recurrent or not (has_room or name in given_states):
                 continue
             last = self.probe.points[0].results[name][-1]
-            for state in tensors_in(last if isinstance(layer, CellLayer) else last[1]):
+            for state in tensors_in(layer.state_of(last)):
                 for i, leaf in enumerate(leaves):
                     if leaf.shape == state.shape and torch.equal(leaf, state):
                         found[i].add(name)
         return found if len(found) < len(leaves) else defaultdict(set)
+
+    def explained(self, refusal: Refusal, coupling: Coupling) -> Refusal:
+        """Return the refusal with a hint: an input that stays, or raw tensors that may read."""
+        group = refusal.group
+        argument = self._argument_beside(group, coupling)
+        if argument:
+            reason = f"it goes together with '{argument}', an input of the model; {refusal.reason}"
+            return replace(refusal, reason=reason)
+        raws = self._raws(group, coupling)
+        if not raws:
+            return refusal
+        more = f"; or does {raws[0]} read it? Then plan.using('{group.name}', '{raws[0]}', dim=...)"
+        return replace(refusal, reason=refusal.reason + more, undeclared=tuple(raws))
+
+    def _raws(self, group: Group, coupling: Coupling) -> list[str]:
+        """Return raw tensors that the neurons meet and that have a place for each of them."""
+        makers, own = group.owners("produce"), {s.parameter for s in group.slices}
+        whole = coupling.whole.items()
+        met = dict.fromkeys(n for (name, _), seen in whole if name in makers for n in seen.touched)
+        return [
+            name
+            for name in met
+            if name not in own
+            and self.is_users(name)
+            and group.size in self.probe.tensors[name].shape
+        ]
+
+    def _argument_beside(self, group: Group, coupling: Coupling) -> str:
+        """Return the argument whose entries meet the neurons one by one, as in `x + rnn(x)`."""
+        makers = group.owners("produce")
+        names = argument_names(self.probe.model, self.probe.arguments)
+        for index, leaf in enumerate(tensors_in(self.probe.arguments)):
+            beside = {}
+            for port, moved in self.moved.get(index, {}).items():
+                reads = coupling.reads[port].items()
+                own = [rows.any(1) for (name, _), rows in reads if name in makers]
+                both = [moved & rows for rows in own if (moved & rows).any()]
+                if both:
+                    beside[port] = both[0]
+            for axis in range(leaf.dim()) if beside else ():
+                entries = features_of(self.probe, index, leaf, axis, beside)
+                if entries is not None and all(_is_one_to_one(rows) for rows in entries.values()):
+                    return names[index]
+        return ""
+
+
+def _is_one_to_one(rows: Tensor) -> bool:
+    return rows.shape[1] > 1 and bool((rows.sum(0) <= 1).all())

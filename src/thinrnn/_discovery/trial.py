@@ -1,6 +1,5 @@
 """The last word on a plan: cut random neurons for real and compare."""
 
-import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,7 +10,8 @@ from torch import nn
 from thinrnn._gates.attach import attach_, attached, detach_
 from thinrnn._model.isolation import precision_of, run, where_in_user_code
 from thinrnn._model.tree import Arguments
-from thinrnn._surgery.compact import compact
+from thinrnn._surgery.compact import small_copy
+from thinrnn._surgery.keep import neurons_to_keep
 from thinrnn._surgery.verify import compare, tolerance_for
 from thinrnn.errors import HardCodedSizeError, ThinRNNError
 from thinrnn.plan import Group, Plan, Refusal, Role, Slice
@@ -80,9 +80,9 @@ class _Trial:
             closed = min(max(closed, 1), gate.size - 1)
             first = torch.randperm(gate.size, generator=generator) < closed
             gate.log_alpha = torch.where(first, -9.0, soft)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            small = compact(self.model)
+        gated = attached(self.model)
+        keep, _ = neurons_to_keep(gated, {name: gate.keep for name, gate in gated.gates.items()})
+        small = small_copy(gated, keep)
         for arguments in self.examples:
             found = compare(self.model, small, arguments, self.tolerance, layers_too=True)
             if found.problem and not found.same_shapes:

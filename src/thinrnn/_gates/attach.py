@@ -21,9 +21,10 @@ from torch import Tensor, nn
 from thinrnn._gates.gate import Estimator, Gate, HardConcrete
 from thinrnn._gates.readers import Reader, find_readers
 from thinrnn._gates.scaled_weight import scale
-from thinrnn._layers.feedforward import RNNLayer, layer_of
-from thinrnn._model.hooks import Gone, remove_hooks_
-from thinrnn._model.isolation import copy_module
+from thinrnn._layers.recurrent import RNNLayer
+from thinrnn._layers.registry import layers_of
+from thinrnn._model.copying import copy_module
+from thinrnn._model.patching import Gone, remove_hooks_
 from thinrnn._penalties.sizes import Sizes
 from thinrnn._surgery.full_width_inputs import Pick, make_picks, set_picks_
 from thinrnn.errors import GateError, PlanError
@@ -114,8 +115,7 @@ class Attached:
         self.depth = 0
         self.last: dict[str, Tensor] = {}  # the last sample, cut off from its graph
         self.noise: dict[str, Tensor] = {}  # what it was drawn from
-        named = model.named_modules()
-        self.layers = {n: layer for n, m in named if (layer := layer_of(n, m)) is not None}
+        self.layers = layers_of(model)
         self.picks: dict[str, Pick] = {}
         self.is_frozen = False  # gates learn no more: training uses their test-time values
         self._folded: tuple[tuple[int, ...], bool] | None = None  # for which gates, what was seen

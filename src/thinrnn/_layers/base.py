@@ -1,12 +1,12 @@
 """What a layer is to thinrnn: rows of neurons that a module takes in and hands out.
 
 A *space* is a row of neurons with the slots that each neuron owns in the module's parameters. A
-class says which spaces a module has, where they appear in its arguments and in its result, and how
-its attributes follow from the shapes of its parameters. Everything else (coupling, gates, counting,
-cutting) works from that.
+layer class says which spaces a module has, where they appear in its arguments and in its result,
+and how its attributes follow from the shapes of its parameters. Discovery, gates, counting and
+cutting work from that alone.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from thinrnn.plan import Role
 
-Edit = Callable[[str, Tensor], Tensor]  # (space, values with channels last) -> new values
+Edit = Callable[[str, Tensor], Tensor]  # (space, values with neurons last) -> new values
+States = list[tuple[Sequence[str], Sequence[Tensor]]]  # hidden (and cell): spaces, their values
 
 
 @dataclass(frozen=True)
@@ -46,37 +47,114 @@ class Intake:
 
 
 class Layer:
-    """How one module takes in and hands out neurons; by default "input" and "output"."""
+    """How one kind of module takes in and hands out neurons.
 
-    axis = -1  # where the channels are, in the tensor it takes and in the one it returns
-    base: type[nn.Module]  # the class of torch whose forward it runs
+    Write a subclass and register it with `register_layer` to let thinrnn prune a module of your
+    own. `build` and `resize` are required. The other methods describe a module that is called with
+    its input first and returns one tensor, both with neurons in the last dimension; override those
+    that do not fit. The module must own its parameters itself, not through child modules, and read
+    them as attributes (`self.weight`) in its `forward`. Parameters that multiply their input have
+    "weight" in their names.
+
+    Attributes:
+        name: the module's name in the model.
+        module: the module.
+        spaces: the rows of neurons by name, filled by `build`. The names "input" and "output"
+            stand for what the module reads and returns.
+        axis: where the neurons are in the tensor that the module takes and in the one it returns.
+        multiplies: whether parameters named "weight" are matrices that multiply the input.
+        stacked: whether a state has a first dimension over layers and directions, as in `nn.LSTM`.
+
+    >>> class AffineLayer(Layer):
+    ...     '''A module with `weight` and `bias` for each channel.'''
+    ...     multiplies = False
+    ...     def build(self):
+    ...         self.add("output", len(self.module.weight), *self.rows("weight", "bias"))
+    ...     def resize(self):
+    ...         self.module.channels = len(self.module.weight)
+    """
+
+    axis = -1
+    multiplies = True
+    stacked = False
+    base: type[nn.Module]  # the registered class, whose forward the module runs
 
     def __init__(self, name: str, module: nn.Module) -> None:
         self.name = name
-        self.module = module
+        self.module: Any = module
         self.spaces: dict[str, Space] = {}
-        self.build()
 
     def build(self) -> None:
-        """Fill `self.spaces`."""
+        """Describe the neurons: call `add` for each row of them."""
         raise NotImplementedError
 
     def resize(self) -> None:
-        """Set the module's attributes to what the shapes of its parameters say."""
+        """Set the module's size attributes from the shapes of its parameters, after a cut."""
         raise NotImplementedError
 
+    def refusal(self) -> str:
+        """Return why this module cannot be cut although its class can, or an empty text."""
+        return ""
+
+    def matrices(self) -> list[str]:
+        """Return the parameters that the module has to own itself; hooks may compute them."""
+        return []
+
+    @property
+    def state_spaces(self) -> list[list[str]]:
+        """The spaces of a recurrent layer's states: hidden (and cell), entry by entry."""
+        return []
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether layers of this class have states."""
+        return type(self).state_spaces is not Layer.state_spaces
+
+    def states(self, hx: Any) -> States:
+        """Return hidden (and cell) states as spaces and their values."""
+        kinds = self.state_spaces
+        given = hx if len(kinds) > 1 else (hx,)
+        return [
+            (spaces, list(state) if self.stacked else [state])
+            for spaces, state in zip(kinds, given, strict=True)
+        ]
+
+    def state_of(self, result: Any) -> Any:
+        """Return the states in a result, in the form in which the module takes them back."""
+        return result[1] if self.stacked else result
+
     def intakes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Intake]:
-        """Yield what a call with these arguments hands to the module's spaces."""
-        values = argument(args, kwargs, 0, "input").movedim(self.axis, -1)
-        yield Intake("input", self.entry, values)
+        """Yield what a call hands to the module's spaces: its input, and a state if given."""
+        yield Intake("input", self.entry, argument(args, kwargs, 0, "input").movedim(self.axis, -1))
+        hx = argument(args, kwargs, 1, "hx") if self.is_recurrent else None
+        for spaces, values in () if hx is None else self.states(hx):
+            for space, state in zip(spaces, values, strict=True):
+                yield Intake("state", space, state)
 
     def choices(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
-        """Yield the indices with which a call chooses among rows of the module's parameters."""
+        """Yield the indices with which a call picks rows of the module's parameters."""
         return iter(())
 
     def edit(self, result: Any, change: Edit) -> Any:
         """Return the module's result with `change` applied to each space in it."""
         return change("output", result.movedim(self.axis, -1)).movedim(-1, self.axis)
+
+    def add(self, name: str, size: int, *slots: Slot) -> None:
+        """Add a row of neurons; slots of parameters that the module does not have are left out."""
+        self.spaces[name] = Space(name, size, tuple(s for s in slots if self.has(s.parameter)))
+
+    @staticmethod
+    def rows(*parameters: str, starts: Sequence[int] = (0,)) -> list[Slot]:
+        """Return slots for `add`: rows (dimension 0) of these parameters produce the neurons.
+
+        With `starts=(0, n)` neuron j owns rows j and n + j, as in a layer with two gates.
+        """
+        return [Slot(parameter, 0, tuple(starts), "produce") for parameter in parameters]
+
+    @staticmethod
+    def columns(*parameters: str, start: int = 0) -> list[Slot]:
+        """Return slots for `add`: columns (dimension 1) of these parameters read the neurons."""
+        return [Slot(parameter, 1, (start,), "read") for parameter in parameters]
 
     @property
     def entry(self) -> str:
@@ -84,21 +162,12 @@ class Layer:
         return "input" if "input" in self.spaces else "output"
 
     @property
-    def state_spaces(self) -> list[list[str]]:
-        """The spaces of the states of a recurrent layer: hidden (and cell), entry by entry."""
-        return []
-
-    @property
     def is_plain(self) -> bool:
-        """Whether the module is called as torch's own class is; a subclass may have its own way."""
+        """Whether the module is called as its registered class is; a subclass may differ."""
         return type(self.module).forward is self.base.forward
 
-    def add(self, name: str, size: int, *slots: tuple[str, int, tuple[int, ...], Role]) -> None:
-        """Add a space; slots of parameters that the module does not have are left out."""
-        present = (Slot(*slot) for slot in slots if self.has(slot[0]))
-        self.spaces[name] = Space(name, size, tuple(present))
-
     def has(self, parameter: str) -> bool:
+        """Return whether the module has this parameter or buffer."""
         tensor = self.module._parameters.get(parameter)
         return tensor is not None or self.module._buffers.get(parameter) is not None
 

@@ -1,4 +1,4 @@
-"""Recurrent layers: `nn.LSTM`, `nn.GRU`, `nn.RNN` and their cells."""
+"""Recurrent layers: `nn.LSTM`, `nn.GRU`, `nn.RNN`, their cells, and `thinrnn.RHN`."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,8 +8,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from thinrnn._layers.base import Edit, Intake, Layer, argument
+from thinrnn.nn.rhn import RHN
+from thinrnn.nn.rnn_stack import GATES
 
-GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+MADE = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 
 
 class RNNLayer(Layer):
@@ -20,33 +22,29 @@ class RNNLayer(Layer):
     """
 
     module: nn.RNNBase
+    stacked = True
 
     def build(self) -> None:
         rnn = self.module
         k = GATES[rnn.mode]
         directions = ["", "_reverse"][: 1 + rnn.bidirectional]
         self.parts = [f"l{i}{d}" for i in range(rnn.num_layers) for d in directions]
-        firsts = [(f"weight_ih_l0{d}", 1, (0,), "read") for d in directions]
-        self.add("input", self.matrix("ih").shape[1], *firsts)  # type: ignore[arg-type]
+        first = [f"weight_ih_l0{d}" for d in directions]
+        self.add("input", self.matrix("ih").shape[1], *self.columns(*first))
         for i in range(rnn.num_layers):
-            outputs = [getattr(rnn, f"weight_hh_l{i}{d}").shape[1] for d in directions]
-            for j, d in enumerate(directions):
-                n = getattr(rnn, f"weight_hh_l{i}{d}").shape[0] // k
-                rows = tuple(g * n for g in range(k))
-                cells = [
-                    (f"{w}_l{i}{d}", 0, rows, "produce")
-                    for w in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-                ]
-                before = sum(outputs[:j])
-                readers = [(f"weight_hh_l{i}{d}", 1, (0,), "read")]
-                readers += [(f"weight_ih_l{i + 1}{e}", 1, (before,), "read") for e in directions]
+            before = 0  # outputs of the layer's other direction
+            for d in directions:
+                part = f"l{i}{d}"
+                rows, outputs = getattr(rnn, f"weight_hh_{part}").shape
+                starts = range(0, rows, rows // k)
+                cells = self.rows(*(f"{kind}_{part}" for kind in MADE), starts=starts)
+                above = (f"weight_ih_l{i + 1}{e}" for e in directions)
+                readers = self.columns(f"weight_hh_{part}") + self.columns(*above, start=before)
                 if rnn.proj_size > 0:
-                    projection = (f"weight_hr_l{i}{d}", 0, (0,), "produce")
-                    self.add(f"l{i}{d}", outputs[j], projection, *readers)  # type: ignore[arg-type]
-                    readers, name = [(f"weight_hr_l{i}{d}", 1, (0,), "read")], f"l{i}{d}_cell"
-                else:
-                    name = f"l{i}{d}"
-                self.add(name, n, *cells, *readers)  # type: ignore[arg-type]
+                    self.add(part, outputs, *self.rows(f"weight_hr_{part}"), *readers)
+                    readers, part = self.columns(f"weight_hr_{part}"), f"{part}_cell"
+                self.add(part, rows // k, *cells, *readers)
+                before += outputs
 
     def matrix(self, kind: str) -> Tensor:
         """Return a matrix of the first layer: "ih" or "hh"."""
@@ -55,35 +53,23 @@ class RNNLayer(Layer):
         return parameter
 
     @property
-    def tops(self) -> list[str]:
-        """The spaces side by side in the output: those of the last layer."""
-        return self.parts[-(1 + self.module.bidirectional) :]
-
-    @property
     def state_spaces(self) -> list[list[str]]:
         if self.module.mode != "LSTM":
             return [self.parts]
         projected = self.module.proj_size > 0
         return [self.parts, [f"{p}_cell" if projected else p for p in self.parts]]
 
-    def states(self, hx: Any) -> list[tuple[list[str], Any]]:
-        """Return hidden (and cell) states with the spaces of their entries."""
-        return list(zip(self.state_spaces, hx if self.module.mode == "LSTM" else [hx], strict=True))
-
     def intakes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Intake]:
         x = argument(args, kwargs, 0, "input")
-        yield Intake("input", "input", x.data if isinstance(x, PackedSequence) else x)
-        hx = argument(args, kwargs, 1, "hx")
-        if hx is not None:
-            for spaces, state in self.states(hx):
-                for space, values in zip(spaces, state, strict=True):
-                    yield Intake("state", space, values)
+        values = x.data if isinstance(x, PackedSequence) else x
+        yield from super().intakes((values, argument(args, kwargs, 1, "hx")), {})
 
     def edit(self, result: Any, change: Edit) -> Any:
         out, hx = result
+        tops = self.parts[-(1 + self.module.bidirectional) :]  # side by side in the output
         values = out.data if isinstance(out, PackedSequence) else out
-        pieces = values.split([self.spaces[top].size for top in self.tops], -1)
-        values = torch.cat([change(s, v) for s, v in zip(self.tops, pieces, strict=True)], -1)
+        pieces = values.split([self.spaces[top].size for top in tops], -1)
+        values = torch.cat([change(s, v) for s, v in zip(tops, pieces, strict=True)], -1)
         if isinstance(out, PackedSequence):
             values = PackedSequence(values, *out[1:])
         states = tuple(
@@ -101,31 +87,24 @@ class RNNLayer(Layer):
         rnn._init_flat_weights()
         rnn.flatten_parameters()
 
+    def matrices(self) -> list[str]:
+        return [name for name in self.module._flat_weights_names if name.startswith("weight")]
+
 
 class CellLayer(Layer):
-    """`nn.LSTMCell`, `nn.GRUCell`, `nn.RNNCell` in a loop that somebody wrote."""
+    """`nn.LSTMCell`, `nn.GRUCell`, `nn.RNNCell`, called in a loop of the user's own."""
 
     module: nn.RNNCellBase
 
     def build(self) -> None:
-        n = self.module.weight_hh.shape[1]
-        k = self.module.weight_hh.shape[0] // n
-        rows = tuple(g * n for g in range(k))
-        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
-        self.add("input", self.module.weight_ih.shape[1], ("weight_ih", 1, (0,), "read"))
-        made = [(name, 0, rows, "produce") for name in names]
-        self.add("output", n, *made, ("weight_hh", 1, (0,), "read"))  # type: ignore[arg-type]
+        rows, n = self.module.weight_hh.shape
+        made = self.rows(*MADE, starts=range(0, rows, n))
+        self.add("input", self.module.weight_ih.shape[1], *self.columns("weight_ih"))
+        self.add("output", n, *made, *self.columns("weight_hh"))
 
     @property
     def state_spaces(self) -> list[list[str]]:
         return [["output"]] * (2 if isinstance(self.module, nn.LSTMCell) else 1)
-
-    def intakes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Intake]:
-        yield from super().intakes(args, kwargs)
-        hx = argument(args, kwargs, 1, "hx")
-        if hx is not None:
-            for values in hx if isinstance(self.module, nn.LSTMCell) else (hx,):
-                yield Intake("state", "output", values)
 
     def edit(self, result: Any, change: Edit) -> Any:
         if isinstance(self.module, nn.LSTMCell):
@@ -135,6 +114,42 @@ class CellLayer(Layer):
     def resize(self) -> None:
         self.module.input_size = self.module.weight_ih.shape[1]
         self.module.hidden_size = self.module.weight_hh.shape[1]
+
+    def matrices(self) -> list[str]:
+        return ["weight_ih", "weight_hh"]
+
+
+class RHNLayer(Layer):
+    """`thinrnn.RHN`: every depth adds to the state it read, so all depths share one row of neurons.
+
+    Neuron j owns row j of h and of t in every matrix, and column j of all that read the state.
+    """
+
+    module: RHN
+    stacked = True
+
+    def build(self) -> None:
+        rows, m = self.module.weight_ih.shape
+        depths = range(self.module.depth)
+        made = ["weight_ih", *(f"{kind}_d{d}" for kind in ("weight_hh", "bias") for d in depths)]
+        readers = self.columns(*(f"weight_hh_d{d}" for d in depths))
+        self.add("input", m, *self.columns("weight_ih"))
+        self.add("l0", rows // 2, *self.rows(*made, starts=(0, rows // 2)), *readers)
+
+    @property
+    def state_spaces(self) -> list[list[str]]:
+        return [["l0"]]
+
+    def edit(self, result: Any, change: Edit) -> Any:
+        output, h_n = result
+        return change("l0", output), change("l0", h_n)
+
+    def resize(self) -> None:
+        rows, self.module.input_size = self.module.weight_ih.shape
+        self.module.hidden_size = rows // 2
+
+    def matrices(self) -> list[str]:
+        return ["weight_ih", *(f"weight_hh_d{d}" for d in range(self.module.depth))]
 
 
 def _stacked(states: list[Tensor]) -> Any:

@@ -1,46 +1,72 @@
-"""Standing between a model and the `forward` of some of its modules."""
+"""Interception of the `forward` of some modules, and removal of our own hooks from a model."""
 
-import functools
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from torch import nn
 
 Key = TypeVar("Key")
-Handle = Callable[[Key, Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+Forward = Callable[..., Any]
+Handle = Callable[[Key, Forward, tuple[Any, ...], dict[str, Any]], Any]
+PLACES = ("_forward_pre_hooks", "_forward_hooks", "_load_state_dict_pre_hooks")
 
 
 @contextmanager
 def intercepted(
-    modules: Mapping[nn.Module, Key], bases: set[type[nn.Module]], handle: "Handle[Key]"
+    modules: Iterable[tuple[nn.Module, type[nn.Module], Key]], handle: Handle[Key]
 ) -> Iterator[None]:
-    """For a while, send the modules' calls of a base class's `forward` through `handle`.
+    """Send the modules' calls of `base.forward` through `handle(key, forward, args, kwargs)`.
 
-    It is the base class that is patched, so that a subclass whose own `forward` prepares the input
-    and calls `super().forward(...)` is met where torch's part begins. Other modules of these
-    classes are not affected.
+    `modules` are triples (module, base, key), where `base` is the module's class or one that it is
+    derived from. A subclass whose own `forward` prepares the input and calls `super().forward(...)`
+    is intercepted where the base's part begins. Only these objects change, never their classes.
     """
-    originals = {base: base.__dict__.get("forward") for base in bases}
-    try:
-        for base in bases:
-            base.forward = _through(base.forward, modules, handle)
+    with ExitStack() as stack:
+        for module, base, key in modules:
+            stack.enter_context(_patched(module, base, partial(handle, key)))
         yield
-    finally:
-        for base, forward in originals.items():
-            if forward is None:
-                del base.forward
-            else:
-                base.forward = forward
 
 
-def _through(
-    forward: Callable[..., Any], modules: Mapping[nn.Module, Key], handle: "Handle[Key]"
-) -> Callable[..., Any]:
-    @functools.wraps(forward)
-    def call(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if self not in modules:
-            return forward(self, *args, **kwargs)
-        return handle(modules[self], functools.partial(forward, self), args, kwargs)
+@contextmanager
+def _patched(module: nn.Module, base: type[nn.Module], handle: Forward) -> Iterator[None]:
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return handle(partial(base.forward, module), args, kwargs)
 
-    return call
+    kind = type(module)
+    if kind.forward is base.forward and "forward" not in vars(module):
+        vars(module)["forward"] = forward
+        try:
+            yield
+        finally:
+            vars(module).pop("forward", None)
+    else:  # a class between the user's and the base: it is what `super()` finds
+        own = {"forward": lambda self, *args, **kwargs: forward(*args, **kwargs)}
+        between = type(base.__name__, (base,), own)
+        new = type(kind.__name__, (kind, between), {"__module__": kind.__module__})
+        module.__class__ = new
+        try:
+            yield
+        finally:
+            module.__class__ = kind
+
+
+class Gone:
+    """Replaces, in a copied model, a hook that must not be copied with it."""
+
+    def __call__(self, *_: Any) -> None:
+        raise AssertionError("a hook that should have been removed")
+
+
+def remove_hooks_(model: nn.Module, is_ours: Callable[[Any], bool]) -> None:
+    """Remove the hooks for which `is_ours` is true: of the hook, or of the object it belongs to."""
+    for module in model.modules():
+        for place in PLACES:
+            hooks = getattr(module, place)
+            for key, hook in list(hooks.items()):
+                plain = getattr(hook, "hook", hook)
+                if is_ours(getattr(plain, "__self__", plain)):
+                    del hooks[key]
+                    for flags in ("_with_kwargs", "_always_called"):
+                        getattr(module, place + flags, {}).pop(key, None)

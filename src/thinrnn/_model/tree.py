@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from types import ModuleType
 from typing import Any
@@ -26,6 +27,24 @@ def call_arguments(example: Any) -> Arguments:
     if isinstance(example, Mapping):
         return (), dict(example)
     return (example,), {}
+
+
+def parameters_of(model: nn.Module) -> list[inspect.Parameter]:
+    """Return the parameters of a model's `forward`, of the model inside where it is a wrapper."""
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    found = list(inspect.signature(model.forward).parameters.values())
+    children = list(model.children())
+    if len(children) == 1 and all(p.kind in variable for p in found):
+        return parameters_of(children[0])
+    return found
+
+
+def argument_names(model: nn.Module, arguments: Arguments) -> list[str]:
+    """Return a name for each tensor among the arguments: "x", or "batch.x" inside a structure."""
+    args, kwargs = arguments
+    places = [parameter.name for parameter in parameters_of(model)] or ["input"]
+    given = [(places[min(i, len(places) - 1)], value) for i, value in enumerate(args)]
+    return [path for name, value in [*given, *kwargs.items()] for path in paths_in(value, name)]
 
 
 def tensors_in(tree: Any) -> Iterator[Tensor]:

@@ -14,16 +14,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from thinrnn._layers.feedforward import (
-    GATES,
-    CellLayer,
-    ChannelwiseLayer,
-    EmbeddingLayer,
-    Layer,
-    RHNLayer,
-    RNNLayer,
-    layer_of,
-)
+from thinrnn._layers.base import Layer
+from thinrnn._layers.registry import layers_of
 from thinrnn.plan import Plan, named_tensors
 
 # Modules with weights of several dimensions that are no matrices, beside the known layers.
@@ -51,7 +43,7 @@ class Sizes:
     def __init__(self, model: nn.Module, plan: Plan) -> None:
         self.groups = {group.name: group.size for group in plan.groups}
         starts = dict(zip(self.groups, _running_sum(self.groups.values()), strict=True))
-        layers = {n: la for n, m in model.named_modules() if (la := layer_of(n, m)) is not None}
+        layers = layers_of(model)
         tensors = named_tensors(model)
         names: dict[int, list[str]] = {}
         for name, tensor in tensors.items():
@@ -158,10 +150,6 @@ def _running_sum(sizes: Iterable[int]) -> list[int]:
     return [0, *accumulate(sizes)][:-1]
 
 
-def _owner(layers: dict[str, Layer], name: str) -> Layer | None:
-    return layers.get(name.rpartition(".")[0])
-
-
 def _is_matrix(layers: dict[str, Layer], model: nn.Module, name: str) -> bool:
     """Whether the elements of a parameter are mult-adds.
 
@@ -171,8 +159,7 @@ def _is_matrix(layers: dict[str, Layer], model: nn.Module, name: str) -> bool:
     home, _, own = name.rpartition(".")
     layer = layers.get(home)
     if layer is not None:
-        no_products = isinstance(layer, (EmbeddingLayer, ChannelwiseLayer))
-        return not no_products and "weight" in own
+        return layer.multiplies and "weight" in own
     module = model.get_submodule(home)
     is_wide = sum(length > 1 for length in getattr(module, own).shape) > 1
     if isinstance(module, nn.utils.parametrize.ParametrizationList):
@@ -181,14 +168,10 @@ def _is_matrix(layers: dict[str, Layer], model: nn.Module, name: str) -> bool:
 
 
 def _gates(layers: dict[str, Layer], name: str) -> int:
-    layer = _owner(layers, name)
-    matrix = name.rpartition(".")[2]
-    if not isinstance(layer, (RNNLayer, CellLayer, RHNLayer)) or not matrix.startswith("weight"):
+    home, _, matrix = name.rpartition(".")
+    layer = layers.get(home)
+    if layer is None or not layer.is_recurrent or not matrix.startswith("weight"):
         return 0
-    if matrix.startswith("weight_hr"):
-        return 1
-    if isinstance(layer, RNNLayer):
-        return GATES[layer.module.mode]
-    if isinstance(layer, RHNLayer):
-        return 2
-    return layer.module.weight_hh.shape[0] // layer.module.weight_hh.shape[1]
+    slots = (slot for space in layer.spaces.values() for slot in space.slots)
+    rows = (len(slot.starts) for slot in slots if slot.parameter == matrix and slot.dim == 0)
+    return next(rows, 1)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from thinrnn._gates.attach import is_attached
-from thinrnn._layers.feedforward import layer_of
+from thinrnn._layers.registry import layer_of
 from thinrnn._model.isolation import copy_module, run
 from thinrnn._model.tree import call_arguments, tensors_in
 from thinrnn._penalties.sizes import NO_PRODUCTS, Sizes

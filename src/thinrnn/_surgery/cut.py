@@ -10,10 +10,10 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from thinrnn._layers.feedforward import RNNLayer, layer_of
+from thinrnn._layers.recurrent import RNNLayer
+from thinrnn._layers.registry import layer_of
 from thinrnn.errors import PlanError
-from thinrnn.nn.rnn_cell import ProjectedLSTM
-from thinrnn.nn.rnn_stack import RNNStack
+from thinrnn.nn.rnn_stack import ProjectedLSTM, RNNStack
 from thinrnn.plan import Group, Plan, Slice, named_tensors
 
 Keep = dict[str, Tensor]  # group -> neurons to keep, ascending

@@ -18,7 +18,7 @@ from thinrnn import __version__
 from thinrnn._files import write_together
 from thinrnn._gates.attach import Attached, attach_, attached, detach_, is_attached
 from thinrnn._gates.gate import Fixed
-from thinrnn._model.hooks import remove_hooks_
+from thinrnn._model.patching import remove_hooks_
 from thinrnn._surgery.full_width_inputs import make_picks, set_picks_
 from thinrnn._surgery.provenance import Record, find_record, record_of, set_record_
 from thinrnn._surgery.shrink import cut_

@@ -8,16 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thinrnn._discovery.inputs import argument_names
 from thinrnn._gates.attach import attached, is_attached
-from thinrnn._layers.base import Layer
-from thinrnn._layers.feedforward import layer_of
-from thinrnn._layers.recurrent import CellLayer, RNNLayer
-from thinrnn._layers.rhn_layer import RHNLayer
+from thinrnn._layers.registry import layers_of
 from thinrnn._model.copying import copy_module, to_float64_
 from thinrnn._model.isolation import fresh_copy, ours_on_cpu, precision_of, run, where_in_user_code
 from thinrnn._model.patching import intercepted
-from thinrnn._model.tree import Arguments, call_arguments, map_tensors, numbers_in, tensors_in
+from thinrnn._model.tree import (
+    Arguments,
+    argument_names,
+    call_arguments,
+    map_tensors,
+    numbers_in,
+    tensors_in,
+)
 from thinrnn._surgery.full_width_inputs import space_kept
 from thinrnn._surgery.provenance import Record
 from thinrnn.errors import HardCodedSizeError, VerifyError
@@ -120,24 +123,17 @@ class _Run:
     def __init__(self, model: nn.Module, arguments: Arguments, keep: dict[str, Tensor]) -> None:
         self.plan = attached(model).plan if keep else Plan(())
         self.keep = keep
-        self.layers: dict[str, Layer] = {}
+        self.layers = layers_of(model)
         self.results: list[tuple[str, Any]] = []
-        modules: dict[nn.Module, str] = {}
-        bases: set[type[nn.Module]] = {RNNStack}
-        for name, module in model.named_modules():
-            layer = layer_of(name, module)
-            if layer is not None:
-                self.layers[name] = layer
-                bases.add(layer.base)
-            if layer is not None or isinstance(module, RNNStack):
-                modules[module] = name
+        modules = [(layer.module, layer.base, name) for name, layer in self.layers.items()]
+        modules += [(m, RNNStack, n) for n, m in model.named_modules() if isinstance(m, RNNStack)]
 
         def call(name: str, forward: Any, args: Any, kwargs: Any) -> Any:
             result = forward(*args, **kwargs)
             self.results.append((name, result))
             return result
 
-        with intercepted(modules, bases, call):
+        with intercepted(modules, call):
             self.result = run(model, arguments)
 
     def _kept(self, name: str, space: str, values: Tensor) -> Tensor:
@@ -163,21 +159,15 @@ class _Run:
     def _states(self, name: str, result: Any) -> Iterator[tuple[list[Source], list[Tensor]]]:
         """Yield hidden (and cell) states of a recurrent layer, with the space of each entry."""
         layer = self.layers.get(name)
-        if isinstance(layer, CellLayer):
-            for entry in tensors_in(result):
-                yield [(name, "output")], [entry]
-        elif layer is None or isinstance(layer, (RNNLayer, RHNLayer)):
-            # None: a stack of single layers
+        if layer is None:  # a stack of single layers
+            prefix = f"{name}." if name else ""
+            inner = [layer for n, layer in self.layers.items() if n.startswith(prefix)]
             kinds = result[1] if isinstance(result[1], tuple) else (result[1],)
             for kind, entries in enumerate(kinds):
-                yield self._owners(name, kind), list(entries)
-
-    def _owners(self, name: str, kind: int) -> list[Source]:
-        if name in self.layers:
-            return [(name, space) for space in self.layers[name].state_spaces[kind]]
-        prefix = f"{name}." if name else ""
-        inner = [layer for n, layer in self.layers.items() if n.startswith(prefix)]
-        return [(layer.name, layer.state_spaces[kind][0]) for layer in inner]
+                yield [(la.name, la.state_spaces[kind][0]) for la in inner], list(entries)
+        elif layer.is_recurrent:
+            for spaces, values in layer.states(layer.state_of(result)):
+                yield [(name, space) for space in spaces], list(values)
 
     def outputs(self) -> Iterator[tuple[str, Tensor]]:
         """Yield each layer call's main result, reduced to the kept channels."""

@@ -1,0 +1,1 @@
+"""Modules that users get back or build with: RNNStack, States and RHN."""

@@ -7,7 +7,9 @@ Every box is a plain nn.LSTM, nn.GRU or nn.RNN of one layer and one direction, s
 on torch's fused kernels.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,26 +18,37 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from thinrnn.errors import StateError, ThinRNNError
-from thinrnn.nn.rnn_cell import make_cell, reversed_index
 from thinrnn.nn.states import describe, join, split
 
+GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+_CLASSES: dict[str, Callable[..., nn.RNNBase]] = {
+    "LSTM": nn.LSTM,
+    "GRU": nn.GRU,
+    "RNN_TANH": partial(nn.RNN, nonlinearity="tanh"),
+    "RNN_RELU": partial(nn.RNN, nonlinearity="relu"),
+}
 _KINDS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 
 
 class RNNStack(nn.Module):
-    """An nn.LSTM, nn.GRU or nn.RNN whose layers and directions may have unequal sizes.
+    """An `nn.LSTM`, `nn.GRU` or `nn.RNN` whose layers and directions may have unequal sizes.
 
-    It is called like those modules, `output, h_n = stack(input, hx)`: padded, unbatched or packed
-    input, states given or not. Where all sizes agree a state is one tensor (layers * directions,
-    batch, size), as in torch. Where they do not, it is a `States`, one tensor (batch, size) per
-    layer and direction; h and c of an LSTM are judged separately. As input either form is taken,
-    and any list or tuple of tensors.
+    `compact` and `shrink_` put it in the place of a pruned RNN. It is called like one,
+    `output, h_n = stack(input, hx)`: padded, unbatched or packed input, with or without states.
+    Where all sizes agree a state is one tensor (layers * directions, batch, size), as in torch.
+    Where they differ it is a `States`, a list of one tensor (batch, size) per layer and direction;
+    h and c of an LSTM are decided separately. As input, either form is accepted, and any list or
+    tuple of tensors.
 
-    Arguments:
-        cells: one module of one layer and one direction for each of "l0", "l1", ... and, if there
-            are two directions, "l0_reverse", "l1_reverse", ...
+    Args:
+        cells: modules of one layer and one direction, called "l0", "l1", ... and, for two
+            directions, also "l0_reverse", "l1_reverse", ...
         batch_first: as in torch, and the same in all cells.
-        dropout: as in torch, on the output of every layer but the last, in training only.
+        dropout: as in torch: on the output of every layer but the last, in training only.
+
+    Raises:
+        ThinRNNError: if the names, kinds or sizes of the cells do not fit together.
+        StateError: when called with states that do not fit.
 
     >>> cells = {"l0": nn.GRU(10, 4), "l0_reverse": nn.GRU(10, 3), "l1": nn.GRU(7, 5),
     ...          "l1_reverse": nn.GRU(7, 2)}
@@ -63,7 +76,7 @@ class RNNStack(nn.Module):
 
     @classmethod
     def from_rnn(cls, rnn: nn.RNNBase) -> "RNNStack":
-        """The stack that does what `rnn` does, with the very same Parameter objects."""
+        """Return the stack that computes what `rnn` does, with the very same Parameters."""
         parameters: dict[str, dict[str, nn.Parameter]] = {}
         for old, new in cls.parameter_names(rnn).items():
             cell, name = new.split(".")
@@ -75,24 +88,19 @@ class RNNStack(nn.Module):
         return cls(cells, batch_first=rnn.batch_first, dropout=rnn.dropout).train(rnn.training)
 
     def to_rnn(self) -> nn.RNNBase | None:
-        """The nn.LSTM, nn.GRU or nn.RNN with the same Parameters; None if torch has none such."""
+        """Return torch's own RNN with the same Parameters, or None if torch has none like this."""
         hidden, projection = self.hidden_size, self.proj_size
         if isinstance(hidden, tuple) or isinstance(projection, tuple) or 0 < hidden <= projection:
             return None
-        options: dict[str, Any] = {
-            "bias": self.bias,
-            "batch_first": self.batch_first,
-            "bidirectional": self.bidirectional,
-            "device": "meta",  # every parameter is replaced at once
-        }
-        rnn: nn.RNNBase
-        if self.mode == "LSTM":
-            rnn = nn.LSTM(self.input_size, hidden, self.num_layers, proj_size=projection, **options)
-        elif self.mode == "GRU":
-            rnn = nn.GRU(self.input_size, hidden, self.num_layers, **options)
-        else:
-            kind = self.mode.removeprefix("RNN_").lower()
-            rnn = nn.RNN(self.input_size, hidden, self.num_layers, nonlinearity=kind, **options)
+        options: dict[str, Any] = {"proj_size": projection} if projection else {}
+        rnn = _CLASSES[self.mode](
+            *(self.input_size, hidden, self.num_layers),
+            bias=self.bias,
+            batch_first=self.batch_first,
+            bidirectional=self.bidirectional,
+            device="meta",  # every parameter is replaced at once
+            **options,
+        )
         rnn.dropout = self.dropout
         for old, new in self.parameter_names(rnn).items():
             cell, name = new.split(".")
@@ -102,7 +110,7 @@ class RNNStack(nn.Module):
 
     @staticmethod
     def parameter_names(rnn: nn.RNNBase) -> dict[str, str]:
-        """Where each parameter of `rnn` is in the stack, as "bias_ih_l1" -> "l1.bias_ih_l0"."""
+        """Return where each parameter of `rnn` is in a stack: "bias_ih_l1" -> "l1.bias_ih_l0"."""
         return {
             f"{kind}_{cell}": f"{cell}.{kind}_l0"
             for cell in _cell_names(rnn.num_layers, rnn.bidirectional)
@@ -141,7 +149,7 @@ class RNNStack(nn.Module):
         return _one_or_all([cell.proj_size for cell in self.cells.values()])
 
     def flatten_parameters(self) -> None:
-        """Lay the weights of each cell out as cuDNN likes them."""
+        """Lay out the weights of each cell in one block of memory, as cuDNN needs them."""
         for cell in self.cells.values():
             cell.flatten_parameters()
 
@@ -186,7 +194,7 @@ class RNNStack(nn.Module):
         wrap: Callable[[Tensor], Any],
         reverse: Callable[[Tensor], Tensor],
     ) -> tuple[Tensor, list[Any]]:
-        """The output, and per cell its final h, or (h, c), each (batch, size)."""
+        """Return the output and, per cell, its final h or (h, c), each (batch, size)."""
         final: list[Any] = []
         outputs: list[Tensor] = []
         for (name, cell), state in zip(self.cells.items(), given, strict=True):
@@ -202,7 +210,7 @@ class RNNStack(nn.Module):
         return _cat(outputs), _each(final, lambda state: state.squeeze(0))
 
     def _split_states(self, hx: Any, batch: tuple[int, ...]) -> list[Any]:
-        """Per cell the state to start from, each tensor (1, batch, size), or None."""
+        """Return per cell the state to start from, each tensor (1, batch, size), or None."""
         cells = self.cells.values()
         if hx is None:
             return [None] * len(cells)
@@ -277,5 +285,77 @@ def _cat(outputs: list[Tensor]) -> Tensor:
 
 
 def _each(states: list[Any], change: Callable[[Tensor], Tensor]) -> list[Any]:
-    """The same states, each of them h or (h, c), with every tensor changed."""
+    """Return the same states, each h or (h, c), with every tensor changed."""
     return [tuple(map(change, s)) if isinstance(s, tuple) else change(s) for s in states]
+
+
+class ProjectedLSTM(nn.LSTM):
+    """An `nn.LSTM` whose projection may also be as wide as the cell or wider, as after pruning."""
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        if self.proj_size < self.hidden_size:
+            return super().forward(input, hx)
+        # Torch recognizes a projection by h and c having different sizes, and cuDNN needs h to be
+        # the smaller one. So idle cells are added: with weights of zero their c stays zero, and
+        # the projection does not read them. On a copy, since other threads may run this module.
+        cells, idle = self.hidden_size, self.proj_size + 1 - self.hidden_size
+        wide = copy.copy(self)  # which also brings _flat_weights up to date
+        wide._flat_weight_refs = self._flat_weight_refs
+        names, weights = self._flat_weights_names, self._flat_weights
+        wide._flat_weights = [
+            F.pad(weight, (0, idle)) if "weight_hr" in name else _pad_rows(weight, cells, idle)
+            for name, weight in zip(names, weights, strict=True)
+            if weight is not None
+        ]
+        wide.hidden_size = cells + idle
+        if hx is not None:
+            hx = (hx[0], F.pad(hx[1], (0, idle)))
+        output, (h_n, c_n) = nn.LSTM.forward(wide, input, hx)
+        return output, (h_n, c_n[..., :cells])
+
+    def flatten_parameters(self) -> None:
+        if self.proj_size < self.hidden_size:
+            super().flatten_parameters()
+
+
+def _pad_rows(weight: Tensor, cells: int, idle: int) -> Tensor:
+    gates = weight.unflatten(0, (-1, cells))  # (4, n, m) or (4, n)
+    return F.pad(gates, (0, 0) * (gates.dim() - 2) + (0, idle)).flatten(0, 1)
+
+
+def make_cell(
+    mode: str, parameters: Mapping[str, nn.Parameter], *, batch_first: bool
+) -> nn.RNNBase:
+    """Return a module of one layer and one direction around these parameters ("weight_ih_l0")."""
+    projected = "weight_hr_l0" in parameters
+    # On the meta device nothing is allocated or drawn at random. Sizes follow from the parameters,
+    # also where torch's constructor would refuse them.
+    options: dict[str, Any] = {
+        "bias": "bias_ih_l0" in parameters,
+        "batch_first": batch_first,
+        "device": "meta",
+    }
+    cell = (
+        ProjectedLSTM(1, 2, proj_size=1, **options)
+        if projected
+        else _CLASSES[mode](1, 1, **options)
+    )
+    for name, parameter in parameters.items():
+        setattr(cell, name, parameter)
+    rows, cell.input_size = parameters["weight_ih_l0"].shape
+    cell.hidden_size = rows // GATES[mode]
+    cell.proj_size = parameters["weight_hr_l0"].shape[0] if projected else 0
+    cell._init_flat_weights()
+    return cell
+
+
+def reversed_index(batch_sizes: Tensor) -> Tensor:
+    """Return where each row of packed data goes when each sequence is reversed in its length."""
+    device = batch_sizes.device  # the CPU, whatever torch's default device is
+    steps = torch.arange(len(batch_sizes), device=device)  # (T,)
+    start = batch_sizes.cumsum(0) - batch_sizes  # (T,) the first row of each step
+    sequences = torch.arange(int(batch_sizes[0]), device=device)  # (B,)
+    length = (batch_sizes[:, None] > sequences).sum(0)  # (B,)
+    time = steps.repeat_interleave(batch_sizes)  # (N,) of each row of the data
+    sequence = torch.arange(len(time), device=device) - start[time]  # (N,)
+    return start[length[sequence] - 1 - time] + sequence

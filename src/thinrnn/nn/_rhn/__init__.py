@@ -1,0 +1,1 @@
+"""Fast paths of the recurrent highway network on a GPU."""

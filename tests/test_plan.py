@@ -240,7 +240,7 @@ def text(**changes: Any) -> str:
         (text(groups=[{"name": "a"}]), "not a plan.*slices"),
         (
             text(groups=[{"name": "a", "size": 1, "slices": [{"parameter": "w", "role": "eat"}]}]),
-            "role 'eat' of 'w' is not produce or read",
+            "role 'eat' of 'w'",
         ),
         (
             text(

@@ -1,20 +1,20 @@
-"""What can go wrong, each kind with its own name; every message says what to do next."""
+"""The errors that thinrnn raises on purpose; every message says what to do next."""
 
 
 class ThinRNNError(Exception):
-    """Base class of every error that thinrnn raises on purpose."""
+    """Base class of every error that thinrnn raises on purpose: catch this one to catch all."""
 
 
 class ExampleError(ThinRNNError, ValueError):
-    """The model does not run on the example that was given."""
+    """The model does not run on the given example, or not repeatably."""
 
 
 class NoRecurrentLayerError(ThinRNNError, ValueError):
-    """The model has no recurrent layer that the example reaches."""
+    """The example reaches no recurrent layer of the model."""
 
 
 class PlanError(ThinRNNError, ValueError):
-    """A plan does not fit the model, or names something that is not there."""
+    """A plan does not fit the model, or a name is not in the plan."""
 
 
 class LayerError(ThinRNNError, TypeError):
@@ -22,11 +22,11 @@ class LayerError(ThinRNNError, TypeError):
 
 
 class GateError(ThinRNNError, ValueError):
-    """Gates are missing, are there already, or are not numbers."""
+    """The model has no gates, has gates already, or a gate is not a number."""
 
 
 class TargetError(ThinRNNError, ValueError):
-    """A size target cannot be met."""
+    """The size of a `Target` cannot be reached."""
 
 
 class HardCodedSizeError(ThinRNNError, RuntimeError):
@@ -34,7 +34,7 @@ class HardCodedSizeError(ThinRNNError, RuntimeError):
 
 
 class VerifyError(ThinRNNError, AssertionError):
-    """The small model does not give the outputs of the gated one."""
+    """The small model does not compute the outputs of the gated one."""
 
 
 class StateError(ThinRNNError, ValueError):

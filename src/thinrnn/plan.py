@@ -5,13 +5,14 @@
                                            ── Slice "decoder.weight",    dim 1, read
 
 A neuron is removed by removing its positions from every slice. A closed gate multiplies the
-positions where the neuron is *read* by zero, so nobody notices that it is gone.
+positions where the neuron is *read* by zero, so the outputs are those of a model without it.
 """
 
 import fnmatch
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
@@ -27,8 +28,21 @@ FORMAT = 1
 class Slice:
     """The positions along one dimension of a parameter or buffer that a group's neurons own.
 
-    `runs` are triples (first position, first neuron, length): position `first + i` belongs to
-    neuron `neuron + i`.
+    Args:
+        parameter: the name, as in `model.named_parameters()`.
+        dim: the dimension; negative ones count from the last.
+        role: "produce" where the neurons are computed (rows of a weight, a bias), "read" where
+            their values are used (columns of a weight).
+        runs: triples (first position, first neuron, length): position `first position + i`
+            belongs to neuron `first neuron + i`.
+
+    Examples:
+        The rows of an LSTM's weight: four gates of eight neurons each.
+
+        >>> rows = Slice("lstm.weight_ih_l0", 0, "produce", tuple((8 * g, 0, 8) for g in range(4)))
+        >>> positions, neurons = rows.index()
+        >>> positions[:3].tolist(), neurons[8:11].tolist()
+        ([0, 1, 2], [0, 1, 2])
     """
 
     parameter: str
@@ -58,7 +72,19 @@ class Slice:
 class Group:
     """Neurons that are kept or removed one by one, and everything they own.
 
-    A group with no `produce` slice is input selection: features that come from outside the model.
+    Each neuron gets one gate. A group with no "produce" slice is input selection: its neurons are
+    features that come from outside the model.
+
+    Args:
+        name: the group's name in the plan, such as "lstm.l0"; joined by "+" where several layers
+            share their neurons.
+        size: the number of neurons.
+        slices: where the neurons are produced and read.
+
+    >>> rows, columns = (Slice("fc.weight", dim, role, ((0, 0, 5),))
+    ...                  for dim, role in enumerate(("produce", "read")))
+    >>> Group("fc", 5, (rows, columns)).owners("read")
+    ['fc']
     """
 
     name: str
@@ -78,7 +104,18 @@ class Group:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Neurons that stay, and why; `undeclared` are raw parameters that `Plan.using` can add."""
+    """Neurons that cannot be removed, and why.
+
+    Args:
+        group: the neurons.
+        reason: one sentence for the user.
+        undeclared: parameters outside any layer that may read the neurons; if they do,
+            `plan.using(group.name, parameter, dim=...)` declares them and lifts the refusal.
+
+    >>> for refusal in find_groups(nn.LSTM(3, 8), torch.zeros(5, 2, 3)).refused:
+    ...     print(refusal.group.name, "-", refusal.reason)
+    l0 - returned to the caller
+    """
 
     group: Group
     reason: str
@@ -87,12 +124,25 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Plan:
-    """All groups of a model; made by `find_groups`, or written by hand.
+    """Which neurons of a model can be removed, as plain data.
 
-    `outside` names module arguments ("lstm.state", "lstm.input") that the model's own code fills
-    at full width, with zeros say: the small model picks the kept entries there.
+    `find_groups` makes a plan; you can also write one yourself. `print(plan)` shows a table.
+    `len(plan)`, `for group in plan` and `plan["lstm.l0"]` work as for a collection of groups.
 
-    >>> plan = Plan((Group("fc", 2, (Slice("fc.weight", 0, "produce", ((0, 0, 2),)),)),))
+    Args:
+        groups: the neurons that can be removed.
+        refused: those that cannot, with the reasons.
+        outside: arguments of modules ("lstm.state", "lstm.input") that the model's own code fills
+            at full width, for example with zeros; the small model selects the kept entries there.
+
+    Raises:
+        PlanError: if two groups have one name, or a name that is looked up is not in the plan.
+
+    >>> plan = find_groups(nn.LSTM(3, 8, num_layers=2), torch.zeros(5, 2, 3))
+    >>> [(group.name, group.size) for group in plan]
+    [('input', 3), ('l0', 8)]
+    >>> plan.without("input")["l0"].owners("read")
+    ['weight_hh_l0', 'weight_ih_l1']
     >>> Plan.from_json(plan.to_json()) == plan
     True
     """
@@ -100,13 +150,16 @@ class Plan:
     groups: tuple[Group, ...]
     refused: tuple[Refusal, ...] = ()
     outside: tuple[str, ...] = ()
-    _by_name: dict[str, Group] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        for group in self.groups:
-            if group.name in self._by_name:
-                raise PlanError(f"two groups are called '{group.name}': give each its own name.")
-            self._by_name[group.name] = group
+        names = [group.name for group in self.groups]
+        for name in self._by_name:
+            if names.count(name) > 1:
+                raise PlanError(f"two groups are called '{name}': give each its own name.")
+
+    @cached_property
+    def _by_name(self) -> dict[str, Group]:
+        return {group.name: group for group in self.groups}
 
     def __getitem__(self, name: str) -> Group:
         if name in self._by_name:
@@ -123,11 +176,19 @@ class Plan:
         return len(self.groups)
 
     def only(self, *patterns: str) -> "Plan":
-        """Return the plan with just the groups whose names match a pattern (`"lstm.*"`)."""
+        """Return the plan with only the groups whose names match a pattern, such as `"lstm.*"`.
+
+        Raises:
+            PlanError: if a pattern matches no group.
+        """
         return replace(self, groups=tuple(g for g in self.groups if self._hit(g, patterns)))
 
     def without(self, *patterns: str) -> "Plan":
-        """Return the plan less the groups whose names match a pattern."""
+        """Return the plan without the groups whose names match a pattern.
+
+        Raises:
+            PlanError: if a pattern matches no group.
+        """
         return replace(self, groups=tuple(g for g in self.groups if not self._hit(g, patterns)))
 
     def _hit(self, group: Group, patterns: Sequence[str]) -> bool:
@@ -138,10 +199,19 @@ class Plan:
         return any(fnmatch.fnmatchcase(group.name, pattern) for pattern in patterns)
 
     def using(self, group: str, parameter: str, *, dim: int, at: Iterable[int] = (0,)) -> "Plan":
-        """Return the plan in which `group` is also read by a raw parameter.
+        """Return the plan in which `group` is also read by a parameter outside any layer.
 
-        Neuron j owns position `start + j` along `dim` for each `start` in `at`. A group that was
-        refused because of this parameter is refused no longer; `verify` proves the claim later.
+        A group that was refused because of this parameter is refused no longer. `verify` proves
+        the claim later.
+
+        Args:
+            group: the group's name.
+            parameter: the parameter's name.
+            dim: the dimension along which it reads the neurons.
+            at: first positions: neuron j owns position `start + j` for each `start`.
+
+        Raises:
+            PlanError: if there is no such group, or it is refused for another reason.
         """
         refusals = {r.group.name: r for r in self.refused}
         old = refusals[group].group if group in refusals else self[group]
@@ -196,24 +266,15 @@ class Plan:
 
     def to_json(self) -> str:
         """Return the plan as JSON text."""
-        data = {
-            "thinrnn_plan": FORMAT,
-            "groups": [_group_data(g) for g in self.groups],
-            "refused": [
-                {
-                    "group": _group_data(r.group),
-                    "reason": r.reason,
-                    "undeclared": list(r.undeclared),
-                }
-                for r in self.refused
-            ],
-            "outside": list(self.outside),
-        }
-        return json.dumps(data, indent=1)
+        return json.dumps({"thinrnn_plan": FORMAT, **asdict(self)}, indent=1)
 
     @staticmethod
     def from_json(text: str) -> "Plan":
-        """Return the plan that `to_json` wrote, or that was written by hand."""
+        """Return the plan in a JSON text, as `to_json` writes it.
+
+        Raises:
+            PlanError: if the text is not a plan.
+        """
         try:
             data = json.loads(text)
             if data["thinrnn_plan"] != FORMAT:
@@ -260,7 +321,7 @@ def _check_slice(group: Group, s: Slice, tensors: dict[str, Tensor]) -> None:
     if not s.runs or any(min(p, n) < 0 or length < 1 for p, n, length in s.runs):
         raise PlanError(
             f"{where}, dim {s.dim}, with runs {s.runs}: each is (first position, first neuron, "
-            "length), counted from 0, and there is one at least."
+            "length), counted from 0, and there must be at least one."
         )
     shape = tuple(tensors[s.parameter].shape)
     dim_size = shape[s.dim] if -len(shape) <= s.dim < len(shape) else 0
@@ -274,19 +335,11 @@ def _check_slice(group: Group, s: Slice, tensors: dict[str, Tensor]) -> None:
         )
 
 
-def _group_data(group: Group) -> dict[str, Any]:
-    slices = [
-        {"parameter": s.parameter, "dim": s.dim, "role": s.role, "runs": [list(r) for r in s.runs]}
-        for s in group.slices
-    ]
-    return {"name": group.name, "size": group.size, "slices": slices}
-
-
 def _group_from(data: dict[str, Any]) -> Group:
     slices = []
     for s in data["slices"]:
         if s["role"] not in ("produce", "read"):
-            raise PlanError(f"role '{s['role']}' of '{s['parameter']}' is not produce or read.")
+            raise PlanError(f"role '{s['role']}' of '{s['parameter']}': it is 'produce' or 'read'.")
         runs = tuple((int(a), int(b), int(c)) for a, b, c in s["runs"])
         slices.append(Slice(str(s["parameter"]), int(s["dim"]), s["role"], runs))
     return Group(str(data["name"]), int(data["size"]), tuple(slices))

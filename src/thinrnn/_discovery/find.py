@@ -33,18 +33,33 @@ WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 
 
 def find_groups(model: nn.Module, example: Any) -> Plan:
-    """Return the Plan of a model: its groups of removable neurons, and what is refused and why.
+    """Return the plan of a model: which neurons can be removed, and which cannot and why.
 
-    `example` is what the model is called with once: a tensor, a tuple of positional arguments, or
-    a dict of keyword arguments. The model is left as it was, mode, buffers and random state
-    included.
+    The model runs on the example several times, on a copy: the model itself, its mode, buffers and
+    random state stay as they are. Structure tells what a neuron owns inside a layer; changing the
+    values of layers tells what feeds what between them. Finally random neurons are cut as a trial,
+    and a group whose removal changes the outputs is refused.
+
+    Args:
+        model: any module with a recurrent layer: `nn.LSTM`, `nn.GRU`, `nn.RNN`, their cells, `RHN`,
+            a layer registered with `register_layer`, or a loop over other layers.
+        example: what the model is called with: a tensor, a tuple of positional arguments, or a
+            dict of keyword arguments. Two sequences of a few steps are enough.
+
+    Returns:
+        The plan. Print it to see each group, what produces and reads it, and what is refused.
+
+    Raises:
+        ExampleError: if the model does not run on the example, or gives other values each time.
+        NoRecurrentLayerError: if the example reaches no recurrent layer.
+        PlanError: if the model has gates already, or is compiled or wrapped.
 
     >>> lstm = nn.LSTM(3, 8, num_layers=2)
     >>> [group.name for group in find_groups(lstm, torch.zeros(5, 2, 3))]
     ['input', 'l0']
     """
     if any("_thinrnn" in module.__dict__ for module in model.modules()):
-        raise PlanError("the model has gates already; find_groups wants it before attach_.")
+        raise PlanError("the model has gates already: call find_groups before attach_.")
     if "_orig_mod" in model._modules:
         raise PlanError(
             "the model is compiled: give the model itself, and compile it after attach_."

@@ -330,7 +330,8 @@ def without_zeros(arguments: Arguments) -> Arguments:
         noise = torch.rand(leaf.shape, generator=generator).to(leaf) + 0.5
         return torch.where(leaf == 0, noise, leaf)
 
-    return map_tensors(arguments, change)
+    filled: Arguments = map_tensors(arguments, change)
+    return filled
 
 
 def _has_zeros(leaf: Tensor) -> bool:
@@ -341,4 +342,7 @@ def with_changed(arguments: Arguments, which: tuple[int, Tensor], turn: int) -> 
     """Return the arguments with the masked entries of one tensor changed."""
     index, mask = which
     count = iter(range(1 << 30))
-    return map_tensors(arguments, lambda t: changed(t, mask, turn) if next(count) == index else t)
+    found: Arguments = map_tensors(
+        arguments, lambda t: changed(t, mask, turn) if next(count) == index else t
+    )
+    return found

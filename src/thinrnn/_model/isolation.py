@@ -112,7 +112,8 @@ def _in_float64(value: Any) -> Any:
 def fixed_randomness(seed: int = 0) -> Iterator[None]:
     """Give every random generator a fixed seed, and its own state back at the end."""
     python, legacy = random.getstate(), np.random.get_state()
-    devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+    in_use: Callable[[], bool] = torch.cuda.is_initialized
+    devices = list(range(torch.cuda.device_count())) if in_use() else []
     with torch.random.fork_rng(devices=devices):
         random.seed(seed)
         np.random.seed(seed)

@@ -22,19 +22,26 @@ TRANSFORM_BIAS = -2.0  # at the start a step mostly carries its state on
 
 
 class RHN(nn.Module):
-    """A recurrent highway network, called like an nn.RNN of one layer.
+    """A recurrent highway network, called like an `nn.RNN` of one layer.
 
     `output, h_n = rhn(input, hx)`: input is (time, batch, features), with `batch_first` (batch,
     time, features), or without a batch (time, features); hx and h_n are (1, batch, hidden_size).
-    On a GPU it runs on fused kernels, elsewhere as the equations stand here.
+    On a GPU it runs on fused kernels, elsewhere as the equations above. A packed sequence is
+    refused.
 
-    Arguments:
+    Args:
         input_size: features of the input.
         hidden_size: neurons of the state.
         depth: small steps in each time step; the first one reads the input.
         batch_first: as in torch.
         dropout: of the state wherever a matrix reads it, in training; one mask per sequence, for
             all steps and depths of a call.
+        device: as in torch.
+        dtype: as in torch.
+
+    Raises:
+        ThinRNNError: if sizes are below 1, or the input does not fit.
+        StateError: if hx does not fit.
 
     >>> output, h_n = RHN(4, 6, depth=3)(torch.zeros(5, 2, 4))
     >>> output.shape, h_n.shape
@@ -75,7 +82,11 @@ class RHN(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self, bound: float | None = None) -> None:
-        """Draw weights from +-bound (none: as nn.RNN does); biases of h are 0, those of t -2."""
+        """Draw weights uniformly from [-bound, bound]; set biases of h to 0 and of t to -2.
+
+        Args:
+            bound: by default 1 / sqrt(hidden_size), as in `nn.RNN`.
+        """
         bound = 1 / math.sqrt(self.hidden_size) if bound is None else bound
         for name, parameter in self.named_parameters(recurse=False):
             if name.startswith("weight"):
@@ -109,7 +120,7 @@ class RHN(nn.Module):
         return output.transpose(0, 1) if self.batch_first else output, h_n
 
     def _check(self, input: Any) -> None:
-        """Raise unless the input is a tensor of the right shape; torch's own words are no help."""
+        """Raise unless the input is a tensor of the right shape, with a message that helps."""
         layout = "(batch, time, features)" if self.batch_first else "(time, batch, features)"
         if isinstance(input, PackedSequence):
             raise ThinRNNError(
@@ -134,7 +145,7 @@ class RHN(nn.Module):
             )
 
     def _each(self, kind: str) -> list[Tensor]:
-        """Return the matrices or biases of all depths; gates may hang others over them."""
+        """Return the matrices or biases of all depths, as attributes: gates may replace them."""
         return [getattr(self, f"{kind}_d{d}") for d in range(self.depth)]
 
     def _start(self, x: Tensor, hx: Tensor | None, is_batched: bool) -> Tensor:

@@ -319,7 +319,7 @@ class ProjectedLSTM(nn.LSTM):
 
 
 def _pad_rows(weight: Tensor, cells: int, idle: int) -> Tensor:
-    gates = weight.unflatten(0, (-1, cells))  # (4, n, m) or (4, n)
+    gates = weight.view(-1, cells, *weight.shape[1:])  # (4, n, m) or (4, n)
     return F.pad(gates, (0, 0) * (gates.dim() - 2) + (0, idle)).flatten(0, 1)
 
 

@@ -13,9 +13,20 @@ from thinrnn.errors import StateError
 class States(list[Tensor]):
     """The final states of layers of unequal size: one tensor (batch, size) per layer and direction.
 
-    It is read like the tensor (layers * directions, batch, size) that torch returns, as far as
-    unequal sizes allow: `h_n[-1]`, `h_n[-1, :, :]`, `h_n[0, 3]` are tensors, `h_n[-2:]`,
-    `h_n[:, 3]`, `h_n[..., :5]` are States again. It can be given back as the next initial state.
+    `RNNStack` returns it instead of torch's tensor (layers * directions, batch, size). Index it
+    like that tensor, as far as unequal sizes allow: `h_n[-1]`, `h_n[-1, :, :]` and `h_n[0, 3]` are
+    tensors; `h_n[-2:]`, `h_n[:, 3]` and `h_n[..., :5]` are States again. Pass it back as the next
+    initial state.
+
+    Args:
+        states: the tensors.
+
+    Raises:
+        AttributeError: for tensor methods such as `h_n.shape`; the message says to take one state.
+
+    >>> h_n = States([torch.zeros(2, 4), torch.ones(2, 3)])
+    >>> h_n[-1].shape, h_n[:, 0]
+    (torch.Size([2, 3]), [tensor([0., 0., 0., 0.]), tensor([1., 1., 1.])])
     """
 
     def __getitem__(self, index: Any) -> Any:
@@ -36,11 +47,11 @@ class States(list[Tensor]):
         )
 
     def detach(self) -> "States":
-        """The same states, cut off from the graph."""
+        """Return the same states, detached from the graph."""
         return States([state.detach() for state in self])
 
 
-# Without this, torch.export and friends would take the list for one opaque value.
+# Without this, torch.export would treat the list as one opaque value.
 _pytree.register_pytree_node(
     States,
     lambda states: (list(states), None),
@@ -54,7 +65,7 @@ _pytree.register_pytree_node(
 
 
 def split(name: str, state: Any, sizes: list[int], batch: tuple[int, ...]) -> list[Tensor]:
-    """One tensor (1, batch, size) per cell from a stacked tensor or a list, if all shapes fit."""
+    """Return one tensor (1, batch, size) per cell from a stacked tensor or a list."""
     expected = [(*batch, size) for size in sizes]
     if _shapes(state) != expected:
         wanted = f"a list of one tensor per layer and direction, {_listed(expected)}"
@@ -69,7 +80,7 @@ def split(name: str, state: Any, sizes: list[int], batch: tuple[int, ...]) -> li
 
 
 def join(states: list[Tensor]) -> Tensor | States:
-    """One stacked tensor where all sizes agree, else States."""
+    """Return one stacked tensor where all sizes agree, else States."""
     equal = len({state.size(-1) for state in states}) == 1
     return torch.stack(states) if equal else States(states)
 
@@ -83,7 +94,7 @@ def _shapes(state: Any) -> list[Any]:
 
 
 def describe(state: Any) -> str:
-    """What was given as a state, in words for an error message."""
+    """Return what was given as a state, in words for an error message."""
     if isinstance(state, Tensor):
         return f"a tensor of shape {tuple(state.shape)}"
     if isinstance(state, list | tuple):

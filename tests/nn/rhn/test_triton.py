@@ -1,6 +1,6 @@
 """The Triton kernels of the recurrent highway network, run by Triton's interpreter on the CPU.
 
-TRITON_INTERPRET=1 python -m pytest tests/test_rhn_triton.py
+TRITON_INTERPRET=1 python -m pytest tests/nn/rhn/test_triton.py
 """
 
 import functools
@@ -13,7 +13,7 @@ from rhn_cases import case, outputs_and_gradients
 
 from thinrnn.nn import rhn
 from thinrnn.nn._rhn import fused as rhn_fused
-from thinrnn.nn._rhn import pointwise as rhn_pointwise
+from thinrnn.nn._rhn import pointwise
 
 pytest.importorskip("triton", reason="needs Triton")
 pytestmark = pytest.mark.skipif(
@@ -25,13 +25,13 @@ pytestmark = pytest.mark.skipif(
 @pytest.mark.parametrize("dropped", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_pointwise_kernels_give_what_the_reference_gives(width, dropped, dtype):
-    from thinrnn.nn._rhn import pointwise_triton as rhn_triton
+    from thinrnn.nn._rhn import pointwise_triton
 
     leaves, mask = case(3, 2, 4, width, 3, dropped, dtype)
     expected = outputs_and_gradients(rhn.highway, leaves, mask)
 
     def fused(*arguments):
-        return rhn_fused.highway(*arguments, kernels=rhn_pointwise.Loop(rhn_triton))
+        return rhn_fused.highway(*arguments, kernels=pointwise.PointwiseLoop(pointwise_triton))
 
     found = outputs_and_gradients(fused, leaves, mask)
     tolerance = 1e-12 if dtype == torch.float64 else 2e-5
@@ -117,10 +117,10 @@ def test_a_mask_may_lie_in_memory_as_it_likes():
 
 def test_polling_in_vain_ends_with_nan(monkeypatch):
     """The first of two programs waits for the second, which is interpreted only afterwards."""
-    from thinrnn.nn._rhn import persistent as rhn_polling_triton
+    from thinrnn.nn._rhn import persistent
 
-    monkeypatch.setattr(rhn_polling_triton, "PATIENCE", 4)
-    monkeypatch.setattr(rhn_polling_triton, "LOOKS", 32)
+    monkeypatch.setattr(persistent, "PATIENCE", 4)
+    monkeypatch.setattr(persistent, "LOOKS", 32)
     (x, s, W, *rest), _ = case(2, 2, 4, 23, 2, False, torch.float64)
     with torch.no_grad():
         output = polling(x, s, W, rest[:2], rest[2:], neurons=16)

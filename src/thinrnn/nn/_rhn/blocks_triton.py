@@ -1,10 +1,10 @@
 """Values in blocks of 8 rows and 32 neurons, the order in which matrix units read them.
 
 A warp that loads a block has in each thread what that thread multiplies, see
-`rhn_polling_kernels_triton`. Matrices are brought into this order by one kernel each, tile by tile.
+`persistent_triton`. Matrices are brought into this order by one kernel each, tile by tile.
 """
 
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 # (Triton's kernels are typed by what they are launched with.)
 
 import torch

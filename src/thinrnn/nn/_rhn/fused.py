@@ -5,11 +5,11 @@
     backward   for each step and depth:  one point-wise function, one product
                after the loop:           one product for the weights of all depths
 
-The loop itself is one kernel (`rhn_polling_triton`) or, where that cannot run, a product and a
-point-wise function in each small step (`rhn_pointwise`, as a kernel `rhn_triton`).
+The loop itself is one kernel (`persistent`) or, where that cannot run, a product and a point-wise
+function in each small step (`pointwise`, as a kernel `pointwise_triton`).
 
-Everything that the backward pass needs is written where its large product wants to read it. Widths
-are padded to a multiple of 32 on the way in: matrix units are slow at others. A padded neuron has
+Everything that the backward pass needs is written where its large product reads it. Widths are
+padded to a multiple of 32 on the way in: matrix units are slow at others. A padded neuron has
 no weights, so its state stays 0.
 
 T steps, B sequences, n neurons, P padded, L depths; k = t * L + d counts the small steps.
@@ -22,8 +22,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from thinrnn.nn._rhn import pointwise as rhn_pointwise
-from thinrnn.nn._rhn import tiling as rhn_sizes
+from thinrnn.nn._rhn import pointwise, tiling
 
 MULTIPLE = 32
 # "polling": one kernel for all small steps, where it can run; "pointwise": products by torch's
@@ -47,7 +46,7 @@ class Kernels(Protocol):
 
 @dataclass(frozen=True)
 class Kept:
-    """What forward leaves to backward; what a product reads lies depth by depth."""
+    """What forward keeps for backward; what a product reads lies depth by depth."""
 
     states: Tensor  # (T * L + 1, B, P): s, before and after each k
     read: Tensor  # (L, T, B, P): s * mask, as matrices read it
@@ -87,39 +86,40 @@ def highway(
 ) -> Tensor:
     """Return the states (T, B, n) after each time step.
 
-    `kernels` are the loops over small steps, or the name of those that are wanted.
+    `kernels` are the loops over small steps, or their name: "polling" or "pointwise".
     """
     n = s.shape[-1]
     width, inputs = _multiple(n), _multiple(x.shape[-1])
     dtype = _dtype(x)
     wide = torch.float32 if dtype.itemsize < 4 else dtype
-    matrices = _Pack.apply(dtype, width, width, *U)  # (L, 2P, P)
+    pack: Any = _Pack.apply  # torch does not type it
+    matrices = pack(dtype, width, width, *U)  # (L, 2P, P)
     biases = _padded_halves(torch.stack(b).to(wide), width)  # (L, 2P); the first is in from_x
-    reads_x = _Pack.apply(dtype, width, inputs, W).squeeze(0)  # (2P, M)
+    reads_x = pack(dtype, width, inputs, W).squeeze(0)  # (2P, M)
     from_x = F.linear(_padded(x.to(dtype), inputs), reads_x, biases[0].to(dtype))  # (T, B, 2P)
     start = _padded(s.to(wide), width)
     mask = None if mask is None else _padded(mask.to(wide), width).contiguous()
     if isinstance(kernels, str):
         kernels = choose(from_x, kernels)
-    outputs = _Highway.apply(from_x, start, matrices, biases, mask, kernels)
+    run: Any = _Highway.apply
+    outputs: Tensor = run(from_x, start, matrices, biases, mask, kernels)
     return outputs[..., :n].to(s.dtype)
 
 
 def choose(from_x: Tensor, wanted: str = "") -> Kernels:
-    """Return the kernels for these values: those that are wanted, if they can run, else simpler."""
+    """Return the wanted kernels if they can run on these values, else simpler ones."""
     if not from_x.is_cuda:
-        return rhn_pointwise.Loop(rhn_pointwise)
+        return pointwise.PointwiseLoop(pointwise)
     try:
-        from thinrnn.nn._rhn import persistent as rhn_polling_triton
-        from thinrnn.nn._rhn import pointwise_triton as rhn_triton
+        from thinrnn.nn._rhn import persistent, pointwise_triton
     except ImportError:  # no Triton
-        return rhn_pointwise.Loop(rhn_pointwise)
+        return pointwise.PointwiseLoop(pointwise)
     if (wanted or WANTED) == "polling" and from_x.dtype.itemsize == 2:
         _, batch, rows = from_x.shape
-        sizes = rhn_sizes.choose(rows // 2, batch, rhn_sizes.room(from_x))
+        sizes = tiling.choose(rows // 2, batch, tiling.room(from_x))
         if sizes is not None:
-            return rhn_polling_triton.Polling(sizes[0], (sizes[1], sizes[1]))
-    return rhn_pointwise.Loop(rhn_triton)
+            return persistent.Polling(sizes[0], (sizes[1], sizes[1]))
+    return pointwise.PointwiseLoop(pointwise_triton)
 
 
 class _Highway(torch.autograd.Function):
@@ -154,7 +154,7 @@ class _Highway(torch.autograd.Function):
 
 
 class _Pack(torch.autograd.Function):
-    """All matrices in one, padded, in the type that products are computed in."""
+    """Joins all matrices in one, padded, in the type that products are computed in."""
 
     @staticmethod
     def forward(ctx: Any, dtype: torch.dtype, width: int, columns: int, *U: Tensor) -> Tensor:
@@ -170,7 +170,7 @@ class _Pack(torch.autograd.Function):
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        halves = grad.unflatten(1, (2, -1))[:, :, : ctx.n, : ctx.m]
+        halves = grad.view(len(grad), 2, -1, grad.shape[-1])[:, :, : ctx.n, : ctx.m]
         whole = halves.to(ctx.dtype).reshape(-1, 2 * ctx.n, ctx.m)
         return None, None, None, *whole.unbind()
 

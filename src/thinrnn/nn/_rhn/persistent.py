@@ -21,7 +21,7 @@ PATIENCE = 1 << 14  # reads of all values in a launch, under a second of them; 2
 
 @dataclass(frozen=True)
 class Polling:
-    """The loops, for the sizes of one program; see `rhn_sizes`."""
+    """The loops, for the sizes of one program; see `tiling`."""
 
     neurons: int = 16
     rows: tuple[int, int] = (16, 16)  # sequences at most; forward, backward

@@ -4,22 +4,22 @@
                      weights of the next step on their way ── values of the others there? ── go on
 
 Each program multiplies what is read of all neurons by its own rows of U, then does the point-wise
-part at once. Nobody counts who has written: every number that programs give to one another has a
-place of its own, which holds NaN until it is written. A program reads, multiplies and, where
-something is NaN, does so again. That leaves out fences and counters, which take longer than all
-arithmetic of a small step. Sequences do not depend on one another, so they are shared out as well.
+part at once. There are no counters: every number that programs exchange has a place of its own,
+which holds NaN until it is written. A program reads, multiplies and, where something is NaN, does
+so again. That avoids fences and counters, which take longer than all arithmetic of a small step.
+Sequences do not depend on one another, so they are shared out as well.
 
-Weights and values lie in memory as matrix units want them (`rhn_blocks_triton`), so that no thread
-has to give another what it has loaded. `rhn_polling_triton` launches the kernels.
+Weights and values lie in memory as matrix units need them (`blocks_triton`), so that threads need
+not exchange what they have loaded. `persistent` launches the kernels.
 
 Programs wait for one another, so all must run at once. The launch is cooperative for that, under
 MPS too: a grid starts when there is room for all of it, whatever other processes run. Should a
-program still wait in vain, it runs out of patience and goes on with NaN, at which a run stops,
-instead of holding the GPU for ever. A NaN that was computed looks like one that was not written, so
-it ends in the same way.
+program still wait in vain, it runs out of patience and goes on with NaN, at which a run stops
+instead of blocking the GPU for ever. A NaN that was computed looks like one that was not written,
+so it ends in the same way.
 """
 
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 # (Triton's kernels are typed by what they are launched with.)
 
 import triton

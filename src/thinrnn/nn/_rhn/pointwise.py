@@ -1,6 +1,6 @@
 """The loops over small steps with one product and one point-wise function in each.
 
-The point-wise functions here are torch's own; `rhn_triton` has the same two as kernels.
+The point-wise functions here are torch's own; `pointwise_triton` has the same two as kernels.
 """
 
 from typing import TYPE_CHECKING, Protocol
@@ -38,7 +38,7 @@ class PointWise(Protocol):
     ) -> None: ...
 
 
-class Loop:
+class PointwiseLoop:
     """The loops, with products by torch's library."""
 
     def __init__(self, pointwise: PointWise) -> None:

@@ -1,6 +1,6 @@
-"""The point-wise functions of `rhn_pointwise` as one kernel each."""
+"""The point-wise functions of `pointwise` as one kernel each."""
 
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 # (Triton's kernels are typed by what they are launched with.)
 
 import triton

@@ -66,6 +66,15 @@ def test_order_does_not_matter(exported: Path, per_row: bool, tmp_path: Path) ->
         numpy.testing.assert_array_equal(value, same[name])
 
 
+def test_names_in_loops_are_not_those_outside(exported: Path, tmp_path: Path) -> None:
+    from thinrnn.onnx.files import read_model
+
+    for file in (exported, quantize_onnx(exported, tmp_path / "int8.onnx", per_row=True).path):
+        nodes = read_model(file).graph.all_nodes()
+        names = [value.name for node in nodes for value in node.outputs if value.name]
+        assert len(names) == len(set(names))
+
+
 def test_written_again_a_file_stays_the_same(exported: Path, tmp_path: Path) -> None:
     from thinrnn.onnx.files import read_model, write_model
 

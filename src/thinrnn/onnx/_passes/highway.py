@@ -42,6 +42,8 @@ def _one_step(s: Any, from_x: Any, matrices: list[Any], biases: list[Any]) -> An
         h, t = tape.op("Tanh", [h]), tape.op("Sigmoid", [t])
         state = tape.op("Add", [tape.op("Mul", [tape.op("Sub", [h, state]), t]), state])
     again = tape.op("Identity", [state])
+    for place, value in enumerate(value for node in tape.nodes for value in node.outputs):
+        value.name = f"step.{place}"  # different from all names outside the loop
     for one in (state, again):
         one.shape, one.type = first.shape, first.type
     return onnx_ir.Graph([first, from_x_t], [state, again], nodes=tape.nodes, name="step")

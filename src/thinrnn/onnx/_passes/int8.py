@@ -75,6 +75,7 @@ class Weights:
         self.done: list[QuantizedWeight] = []
         self.looked_up = {n.inputs[0].name for n in graph.all_nodes() if n.op_type == "Gather"}
         self._made: set[str] = set()
+        self._added = 0
 
     def note(self, value: Any, operator: str, now: str, why: str = "", **given: Any) -> None:
         """Note what became of a weight."""
@@ -108,6 +109,8 @@ class Weights:
         import onnx_ir
 
         new = onnx_ir.node(operator, inputs, attributes)
+        self._added += 1
+        new.outputs[0].name = f"{node.name}.{operator}.{self._added}"  # of its own in loops too
         node.graph.insert_before(node, new)
         return new.outputs[0]
 

@@ -54,9 +54,10 @@ optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-2, gate_lr=0.1))
 for update in range(UPDATES):
     tokens, labels = make_batch()
     loss = cross_entropy(model(tokens), labels)
-    (loss + target()).backward()
+    loss.backward()
     optimizer.step()
     optimizer.zero_grad()
+    target.step()
     if update % 50 == 49:
         thinrnn.shrink_(model, optimizer)
         print(f"update {update + 1}: loss {loss.item():.3f}")

@@ -50,14 +50,15 @@ plan = thinrnn.find_groups(model, example)
 print(plan)
 thinrnn.attach_(model, plan)
 target = thinrnn.Target(model, params=0.25, steps=UPDATES // 2)
-optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-2, gate_lr=0.1))
+optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-2, gate_lr=0.2))
 
 for update in range(UPDATES):
     tokens, lengths, tags = make_batch()
     loss = cross_entropy(model(tokens, lengths).flatten(0, 1), tags.flatten())
-    (loss + target()).backward()
+    loss.backward()
     optimizer.step()
     optimizer.zero_grad()
+    target.step()
     if update % 50 == 49:
         thinrnn.shrink_(model, optimizer)
         print(f"update {update + 1}: loss {loss.item():.3f}")

@@ -93,19 +93,16 @@ def fit(
             state = tuple(part.detach() for part in state)
             loss = cross_entropy(logits.flatten(0, 1), y.flatten())
             total += loss.item() * y.numel()
-            if target is not None:
-                loss = loss + target()
             loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 0.5)
             optimizer.step()
             optimizer.zero_grad()
+            if target is not None:
+                target.step()
         line = f"{name:<6}  epoch {epoch + 1}  perplexity: train {perplexity(total, train):6.1f}"
-        if target is None:
-            line += f"  valid {evaluate(model, valid):6.1f}"
-        else:
+        line += f"  valid {evaluate(model, valid):6.1f}"
+        if target is not None:
             thinrnn.shrink_(model, optimizer)
-            with target.at_present():  # eval would show the model as the target will leave it
-                line += f"  valid {evaluate(model, valid):6.1f}"
             left = [str(len(neurons)) for neurons in thinrnn.kept(model).values()]
             line += f"  neurons left: {', '.join(left)}"
         print(f"{line}  ({time.perf_counter() - began:.1f} s)", flush=True)

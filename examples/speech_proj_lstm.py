@@ -52,9 +52,10 @@ optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=5e-3, gate_lr=0.1))
 for update in range(UPDATES):
     spectrogram, phones = make_batch()
     loss = cross_entropy(model(spectrogram).flatten(0, 1), phones.flatten())
-    (loss + target()).backward()
+    loss.backward()
     optimizer.step()
     optimizer.zero_grad()
+    target.step()
     if update % 50 == 49:
         thinrnn.shrink_(model, optimizer)
         print(f"update {update + 1}: loss {loss.item():.3f}")

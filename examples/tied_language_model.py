@@ -56,9 +56,10 @@ for update in range(UPDATES):
     start = update * STEPS % (len(text) - STEPS - 1)
     x, y = text[start : start + STEPS], text[start + 1 : start + STEPS + 1]
     loss = cross_entropy(model(x).flatten(0, 1), y.flatten())
-    (loss + target()).backward()
+    loss.backward()
     optimizer.step()
     optimizer.zero_grad()
+    target.step()
     if update % 50 == 49:
         thinrnn.shrink_(model, optimizer)
         print(f"update {update + 1}: loss {loss.item():.2f}", *thinrnn.gates(model).values())

@@ -12,7 +12,8 @@ from paper_model import LanguageModel, paper_plan
 from torch import Tensor, nn
 
 import thinrnn
-from thinrnn.errors import GateError, TargetError
+from thinrnn._surgery.provenance import record_of
+from thinrnn.errors import GateError, TargetError, VerifyError
 
 WORDS, SIZES = 30, (20, 24, 16)
 
@@ -51,18 +52,17 @@ def size_of(model: nn.Module, what: str) -> int:
     return counted.params if what == "params" else counted.macs
 
 
-def assert_met(model: nn.Module, what: str, goal: float) -> None:
+def assert_met(model: nn.Module, target: thinrnn.Target, what: str, goal: float) -> None:
     """At most the goal, and within 2 % of it unless the cheapest closed neuron is larger."""
-    small = thinrnn.compact(model)
+    small = thinrnn.compact(model, target=target)
     size = size_of(small, what)
     assert size <= goal
-    for gate in thinrnn.gates(model).values():
-        assert gate.keep.any()
+    kept = record_of(small).kept
+    assert all(kept.values())
     if size >= 0.98 * goal:
         return
-    kept = {n: g.origin[g.keep].tolist() for n, g in thinrnn.gates(model).items()}
     for name, gate in thinrnn.gates(model).items():
-        closed = gate.origin[~gate.keep].tolist()
+        closed = sorted(set(gate.origin.tolist()) - set(kept[name]))
         if closed:
             larger = thinrnn.detach_(
                 thinrnn.cut_(copy.deepcopy(model), {**kept, name: [*kept[name], closed[0]]})
@@ -90,16 +90,20 @@ def test_the_size_is_met_after_any_number_of_steps(
 ) -> None:
     model = make(seed)
     full = size_of(make(seed), what)
-    limit = thinrnn.Target(model, **{what: part}, steps=steps)
+    target = thinrnn.Target(model, **{what: part}, steps=steps)
     gates = thinrnn.gates(model).values()
     for gate in gates:
         gate.log_alpha = 1 + spread * torch.randn(gate.size)
     for _ in range(calls):
-        assert limit() == 0
-        for gate in gates:  # as training would
-            gate.log_alpha = gate.log_alpha + 0.3 * spread * torch.randn(gate.size)
-    assert limit.step == calls
-    assert_met(model, what, part * full)
+        target.step()
+        if not target.is_settled:
+            assert not any(gate.log_alpha.isnan().any() for gate in gates)
+            for gate in gates:  # as training would
+                gate.log_alpha = gate.log_alpha + 0.3 * spread * torch.randn(gate.size)
+    assert target.steps_done == calls
+    assert_met(model, target, what, part * full)
+    if target.is_settled:
+        assert size_of(model, what) <= part * full
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -110,22 +114,19 @@ def test_training_ends_at_the_target(
 ) -> None:
     model = make(seed)
     goal = part * size_of(make(seed), what)
-    limit = thinrnn.Target(model, **{what: part}, steps=40)
+    target = thinrnn.Target(model, **{what: part}, steps=40)
     optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-2, gate_lr=5e-2))
     for step in range(60):
-        train(model, optimizer, limit)
+        train(model, optimizer, target)
         if step % 9 == 0:
             thinrnn.shrink_(model, optimizer)
-            assert_met(model, what, goal)
-        if step == 40:
-            assert limit.is_settled
-    assert_met(model, what, goal)
-    limit.settle_()
-    own = {n: (g.own_value > 0).tolist() for n, g in thinrnn.gates(model).items()}
-    assert own == {n: g.keep.tolist() for n, g in thinrnn.gates(model).items()}
+            assert_met(model, target, what, goal)
+        if step >= 39:
+            assert target.is_settled
+            assert size_of(model, what) <= goal
 
 
-def train(model: nn.Module, optimizer: torch.optim.Optimizer, limit: Any) -> float:
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, target: thinrnn.Target) -> float:
     model.train()
     if isinstance(model, LanguageModel):
         words = torch.randint(WORDS, (6, 3))
@@ -133,20 +134,20 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, limit: Any) -> flo
     else:
         x = torch.randn(5, 3, 12)
         loss = nn.functional.mse_loss(model(x), x[..., :2] * 2)
-    loss = loss + limit()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
+    target.step()
     return loss.item()
 
 
 @pytest.mark.parametrize("steps", [20, 45])
 def test_shrinking_on_the_way_changes_no_output(steps: int) -> None:
     model = forecaster()
-    limit = thinrnn.Target(model, params=0.3, steps=40)
+    target = thinrnn.Target(model, params=0.3, steps=40)
     optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-2, gate_lr=5e-2))
     for _ in range(steps):
-        train(model, optimizer, limit)
+        train(model, optimizer, target)
     x = torch.randn(5, 3, 12)
     expected = model.eval()(x)
     kept = {n: g.origin[g.keep].tolist() for n, g in thinrnn.gates(model).items()}
@@ -167,14 +168,18 @@ def test_an_absolute_number_and_a_fraction_are_the_same() -> None:
 
 def test_the_limit_comes_down_from_the_full_size() -> None:
     model = language_model()
-    limit = thinrnn.Target(model, params=0.2, steps=50)
-    limits = []
+    target = thinrnn.Target(model, params=0.2, steps=50)
+    for gate in thinrnn.gates(model).values():
+        gate.log_alpha = 2 + torch.randn(gate.size)
+    limits, sizes = [], []
     for _ in range(60):
-        limit()
-        limits.append(limit.limit["params"])
-    assert limits[0] == limit.full["params"]
+        target.step()
+        limits.append(target.limit["params"])
+        sizes.append(size_of(model, "params"))
+    assert limits[0] == target.full["params"] == sizes[4] and target.progress_at(5) == 0
     assert limits == sorted(limits, reverse=True)
-    assert limits[49:] == [limit.goal["params"]] * 11
+    assert limits[49:] == [target.goal["params"]] * 11 and target.progress == 1
+    assert all(size <= limit for size, limit in zip(sizes, limits, strict=True))
 
 
 @pytest.mark.parametrize(("params", "macs"), [(0.2, 0.9), (0.9, 0.2), (0.3, 0.25), (0.3, 0.4)])
@@ -182,9 +187,9 @@ def test_both_limits_hold_and_one_of_them_is_used_up(params: float, macs: float)
     model = language_model()
     full = {what: size_of(language_model(), what) for what in ("params", "macs")}
     optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-2, gate_lr=5e-2))
-    limit = thinrnn.Target(model, params=params, macs=macs, steps=20)
+    target = thinrnn.Target(model, params=params, macs=macs, steps=20)
     for _ in range(22):
-        train(model, optimizer, limit)
+        train(model, optimizer, target)
     small = thinrnn.compact(model)
     used = (
         size_of(small, "params") / full["params"] / params,
@@ -201,23 +206,85 @@ def test_two_limits_are_both_used_up_where_they_can_be(macs: float) -> None:
     thinrnn.attach_(model, paper_plan(200, 200, 200))
     for gate in thinrnn.gates(model).values():
         gate.log_alpha = 2 + torch.randn(gate.size)
-    thinrnn.Target(model, params=0.3, macs=macs, steps=1)()
+    thinrnn.Target(model, params=0.3, macs=macs, steps=1).step()
     small = thinrnn.compact(model)
     assert 0.97 < size_of(small, "params") / full["params"] / 0.3 <= 1
     assert 0.97 < size_of(small, "macs") / full["macs"] / macs <= 1
 
 
-def test_all_gates_that_are_open_now_can_be_looked_at() -> None:
-    model = language_model().eval()
-    for gate in thinrnn.gates(model).values():
-        gate.log_alpha = 2.0
+def test_creating_and_deleting_a_target_changes_nothing() -> None:
+    model = language_model()
+    before = copy.deepcopy(model.state_dict())
     words = torch.randint(WORDS, (4, 2))
-    expected = model(words)
-    limit = thinrnn.Target(model, params=0.2)
-    assert not torch.allclose(model(words), expected)
-    with limit.at_present():
-        assert torch.equal(model(words), expected)
-    assert not torch.allclose(model(words), expected)
+    expected = model.eval()(words)
+    target = thinrnn.Target(model, params=0.2)
+    assert torch.equal(model(words), expected)
+    assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
+    del target
+    assert torch.equal(model(words), expected)
+    assert size_of(thinrnn.compact(model), "params") == size_of(language_model(), "params")
+
+
+@pytest.mark.parametrize("steps", [0, 5, 25])
+@pytest.mark.parametrize("make", [language_model, forecaster])
+def test_a_training_that_was_cut_short_is_brought_to_the_final_limit(
+    make: Callable[[int], nn.Module], steps: int
+) -> None:
+    model = make(0).double()
+    full = size_of(make(0), "params")
+    target = thinrnn.Target(model, params=0.3, steps=40)
+    for gate in thinrnn.gates(model).values():
+        gate.log_alpha = 1 + torch.randn(gate.size)
+    for _ in range(steps):
+        target.step()
+    before = copy.deepcopy(model.state_dict())
+    x = torch.randint(WORDS, (4, 2)) if make is language_model else torch.randn(4, 2, 12)
+    as_it_is, final = thinrnn.compact(model), thinrnn.compact(model, target=target)
+    assert size_of(final, "params") <= 0.3 * full < size_of(as_it_is, "params")
+    assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
+    assert thinrnn.verify(model, as_it_is, x) < 1e-10
+    assert thinrnn.verify(model, final, x, target=target) < 1e-10
+    with pytest.raises(VerifyError):
+        thinrnn.verify(model, final, x)
+
+
+def test_settled_gates_stay_where_they_are_whatever_the_optimizer_does() -> None:
+    model = language_model()
+    optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-2, gate_lr=5.0))
+    target = thinrnn.Target(model, params=0.3, steps=10)
+    for _ in range(9):
+        train(model, optimizer, target)
+    loss = model(torch.randint(WORDS, (6, 3))).square().mean()
+    target.step()  # with a graph of the gates still to be gone through
+    chosen = {name: gate.keep for name, gate in thinrnn.gates(model).items()}
+    loss.backward()
+    optimizer.step()
+    train(model, optimizer, target)
+    for name, gate in thinrnn.gates(model).items():
+        assert torch.equal(gate.keep, chosen[name])
+
+
+@pytest.mark.parametrize(("gate_lr", "steps"), [(1e-2, 10), (1e-3, 100), (0.0, 100), (2e-3, 500)])
+def test_a_target_warns_when_gates_have_no_time_to_learn(gate_lr: float, steps: int) -> None:
+    model = language_model()
+    optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-2, gate_lr=gate_lr))
+    target = thinrnn.Target(model, params=0.3, steps=steps)
+    with pytest.warns(UserWarning, match=r"gate_lr \* steps is 10 or more") as warned:
+        for _ in range(steps):
+            train(model, optimizer, target)
+    assert len(warned) == 1 and warned[0].filename == __file__
+
+
+@pytest.mark.parametrize(("gate_lr", "steps"), [(1.0, 10), (0.1, 100), (2e-2, 500)])
+def test_a_target_does_not_warn_when_they_have(
+    gate_lr: float, steps: int, recwarn: pytest.WarningsRecorder
+) -> None:
+    model = language_model()
+    optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-2, gate_lr=gate_lr))
+    target = thinrnn.Target(model, params=0.3, steps=steps)
+    for _ in range(steps):
+        train(model, optimizer, target)
+    assert not recwarn.list
 
 
 def test_a_checkpoint_goes_on_with_the_same_choice() -> None:
@@ -226,19 +293,19 @@ def test_a_checkpoint_goes_on_with_the_same_choice() -> None:
         optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-2, gate_lr=5e-2))
         return model, optimizer, thinrnn.Target(model, params=0.2, steps=30)
 
-    model, optimizer, limit = start()
+    model, optimizer, target = start()
     for _ in range(15):
-        train(model, optimizer, limit)
-    saved = copy.deepcopy([part.state_dict() for part in (model, optimizer, limit)])
+        train(model, optimizer, target)
+    saved = copy.deepcopy([part.state_dict() for part in (model, optimizer, target)])
     other = start()
     for part, state in zip(other, saved, strict=True):
         part.load_state_dict(state)
     losses = []
-    for run in ((model, optimizer, limit), other):
+    for run in ((model, optimizer, target), other):
         torch.manual_seed(7)
         losses.append([train(*run) for _ in range(20)])
     assert losses[0] == losses[1]
-    assert limit.step == other[2].step == 35
+    assert target.steps_done == other[2].steps_done == 35
 
 
 @pytest.mark.parametrize(

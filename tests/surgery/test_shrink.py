@@ -74,6 +74,7 @@ class Training:
         groups = thinrnn.param_groups(self.model, lr=0.05, gate_lr=0.02, weight_decay=1e-3)
         self.optimizers = [optimizer(groups)]
         self.penalties: list[Callable[[], Tensor]] = []
+        self.target: thinrnn.Target | None = None
         self.losses: list[float] = []
         self.alive: list[Tensor] = []  # losses of past steps that somebody still holds
 
@@ -91,6 +92,8 @@ class Training:
             nn.utils.clip_grad_norm_(self.model.parameters(), 0.25)
             for optimizer in self.optimizers:
                 optimizer.step()
+            if self.target is not None:
+                self.target.step()
             self.alive.append(loss)
 
     def close(self, *neurons: int) -> None:
@@ -183,7 +186,7 @@ def test_layers_of_unequal_sizes_become_a_stack() -> None:
 def test_with_a_target_between_two_of_its_looks() -> None:
     whole, shrunk = (Training(MODELS["LSTM"], OPTIMIZERS["Adam"]) for _ in range(2))
     for run in (whole, shrunk):
-        run.penalties.append(thinrnn.Target(run.model, params=0.5, steps=10_000))
+        run.target = thinrnn.Target(run.model, params=0.5, steps=10_000)
         run.steps(3)
         run.close(1, 4)
     shrunk.shrink()
@@ -413,12 +416,13 @@ def test_gates_that_a_target_has_settled_are_folded_into_the_weights() -> None:
     torch.manual_seed(0)
     model = whole_tagger().double()
     optimizer = torch.optim.ASGD(thinrnn.param_groups(model, lr=0.1, gate_lr=0.1), t0=0, lambd=0)
-    limit = thinrnn.Target(model, params=0.5, steps=3)
+    target = thinrnn.Target(model, params=0.5, steps=3)
     x = torch.arange(8).view(4, 2)
     for _ in range(4):
-        (model(x).square().mean() + limit()).backward()
+        model(x).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
+        target.step()
     before = model(x)
     torch.testing.assert_close(model(x), before, rtol=0, atol=0)  # in training: no longer random
     weight = model.head.weight
@@ -428,10 +432,12 @@ def test_gates_that_a_target_has_settled_are_folded_into_the_weights() -> None:
     torch.testing.assert_close(thinrnn.detach_(copy.deepcopy(model))(x), before)
     left = thinrnn.kept(model)["rnn.l1"]
     torch.testing.assert_close(optimizer.state[weight]["ax"] / weight, ratio[:, left])
-    again = thinrnn.Target(model, params=0.5, steps=3)  # of what is left: gates learn again
+    again = thinrnn.Target(model, params=0.5, steps=3)  # of what is left
+    assert torch.equal(model(x), model(x))
+    again.step()  # from here on gates learn again
     assert all((g.open_probability > 0).all() for g in thinrnn.gates(model).values())
     assert not torch.equal(model(x), model(x))
-    (model(x).square().mean() + again()).backward()
+    model(x).square().mean().backward()
     assert all(gate.log_alpha.grad is not None for gate in thinrnn.gates(model).values())
 
 

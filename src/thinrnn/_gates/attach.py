@@ -106,8 +106,8 @@ class Attached:
         reference = next(p for p in model.parameters() if p.is_floating_point())
         wide = torch.float64 if reference.dtype == torch.float64 else torch.float32
         for group in plan.groups:
-            gate = Gate(group.name, model, estimator, group.size)
             start = estimator.start(group.size).to(reference.device, wide)
+            gate = Gate(group.name, model, estimator, start)
             model.register_parameter(gate.key("log_alpha"), nn.Parameter(start))
             origin = torch.arange(group.size, device=reference.device)
             model.register_buffer(gate.key("origin"), origin)
@@ -170,19 +170,32 @@ class Attached:
         if not self.model.training:
             return {name: self.gates[name].value for name in groups}
         if self.is_frozen:
-            return {name: self.gates[name].own_value.detach() for name in groups}
+            return {name: self.gates[name].value.detach() for name in groups}
         drawn = self._drawn(list(groups))
         # a sample with its graph would keep the gates' gradient accumulators alive, on the stream
         # where they were made, and no CUDA graph could be captured on another
         self.last.update({name: value.detach() for name, value in drawn.items()})
         return drawn
 
+    def freeze_(self) -> None:
+        """Let the gates learn no more: from now on training uses their values in eval."""
+        self.is_frozen = True
+        for gate in self.gates.values():
+            gate.log_alpha.requires_grad_(False)
+
     def unfreeze_(self) -> None:
-        """Let the gates learn again, from the start where they had been folded away."""
-        was_folded, self.is_frozen = self.is_folded, False
-        if was_folded:
+        """Let frozen gates learn again, from the start where they had been folded away."""
+        if not self.is_frozen:
+            return
+        if self.is_folded:
             for gate in self.gates.values():
-                gate.log_alpha = self.estimator.start(gate.size)
+                gate.start[gate.origin.cpu()] = start = self.estimator.start(gate.size).to(
+                    gate.start
+                )
+                gate.log_alpha = start
+        self.is_frozen = False
+        for gate in self.gates.values():
+            gate.log_alpha.requires_grad_(True)
 
     @property
     def is_folded(self) -> bool:
@@ -191,7 +204,7 @@ class Attached:
             return False
         now = tuple(gate.log_alpha._version for gate in self.gates.values())
         if self._folded is None or self._folded[0] != now:
-            are_one = all(bool((gate.own_value == 1).all()) for gate in self.gates.values())
+            are_one = all(bool((gate.value == 1).all()) for gate in self.gates.values())
             self._folded = (now, are_one)
         return self._folded[1]
 

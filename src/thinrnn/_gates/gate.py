@@ -11,7 +11,6 @@ the same methods, given to `attach_(model, plan, gate=...)`.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -111,12 +110,12 @@ class Gate:
     The parameter lives on the gated model, so that it is trained, moved and saved with it.
     """
 
-    def __init__(self, name: str, home: nn.Module, estimator: Estimator, full_size: int) -> None:
+    def __init__(self, name: str, home: nn.Module, estimator: Estimator, start: Tensor) -> None:
         self.name = name
         self.home = home
         self.estimator = estimator
-        self.full_size = full_size  # how many neurons the group had when gates were attached
-        self.restrict: Callable[[str], Tensor | None] = _unrestricted
+        self.full_size = len(start)  # how many neurons the group had when gates were attached
+        self.start = start.detach().cpu().clone()  # `log_alpha` of each of them at that time
 
     def key(self, what: str) -> str:
         """Return the name in the model's `state_dict` of one of the tensors."""
@@ -153,17 +152,9 @@ class Gate:
         return log_alpha.float() if log_alpha.dtype in (torch.bfloat16, torch.half) else log_alpha
 
     @property
-    def own_value(self) -> Tensor:
-        """The gates in eval as `log_alpha` alone says."""
-        return self.estimator.value(self.wide_log_alpha)
-
-    @property
     def value(self) -> Tensor:
-        """The gates in eval; under a `Target`, open for what it chose and for nothing else."""
-        allowed = self.restrict(self.name)
-        if allowed is None:
-            return self.own_value
-        return self.estimator.value(self.estimator.placed(allowed, self.wide_log_alpha))
+        """The gates in eval, between 0 and 1."""
+        return self.estimator.value(self.wide_log_alpha)
 
     @property
     def open_probability(self) -> Tensor:
@@ -186,7 +177,3 @@ class Gate:
 
     def __repr__(self) -> str:
         return f"Gate('{self.name}', {int(self.keep.sum())} of {self.size} open)"
-
-
-def _unrestricted(name: str) -> Tensor | None:
-    return None

@@ -5,8 +5,8 @@ from torch import nn
 
 from thinrnn._gates.attach import attach_, attached
 from thinrnn._gates.gate import Fixed
-from thinrnn._penalties.choose import budget, choose
 from thinrnn._penalties.norms import squared_norms
+from thinrnn._penalties.target import read_limits, select_neurons
 from thinrnn.plan import Plan
 
 
@@ -24,9 +24,9 @@ def magnitude_(
     attach_(model, plan, gate=Fixed())
     try:
         gated = attached(model)
-        _, goal = budget(gated.sizes, params=params, macs=macs)
+        _, goal = read_limits(gated.sizes, params=params, macs=macs)
         scores = {name: norm / norm.mean().clamp(min=1e-30) for name, norm in norms.items()}
-        chosen = choose(gated.sizes, scores, goal)
+        chosen = select_neurons(gated.sizes, scores, goal)
     except Exception:
         attached(model).remove()
         raise

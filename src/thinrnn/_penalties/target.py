@@ -2,44 +2,85 @@
 
 size
 full ──────╮
-           ╰╮        the best neurons that fit the line stay open, the others are closed
+           ╰╮        the best neurons that fit the limit stay open, the others are closed
              ╰─╮
 target         ╰──────────────────────
       0      steps                    training step
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+import warnings
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from thinrnn._gates.attach import attached
-from thinrnn._penalties.choose import Limits, Masks, budget, choose
+from thinrnn._penalties.sizes import Sizes, What
 from thinrnn.errors import TargetError
 
 WARM_UP = 0.1  # part of the steps in which nothing closes: gates learn what they are worth
-THRIFT = 0.5  # how much a neuron's cost counts against its standing in its group
-LOOKS = 200  # times, spread over the steps, at which it is decided anew who stays
-LEANINGS = 8  # with two limits: ways to weigh the two costs of a neuron that are tried
+THRIFT = 0.5  # how much the cost of a neuron counts against its rank in its group
+LOOKS = 200  # how often, over the steps, the neurons are selected anew
+COST_MIXES = 8  # with two limits: ways to weigh the two costs of a neuron that are tried
 ENOUGH = 0.99  # of both limits
+FILL = 200  # neurons that are tried for what is left of the limit
+LEARNED = 0.5  # gates that moved less, relative to their random start, have learned nothing
+
+Masks = dict[str, Tensor]  # group -> True for each neuron that stays
+Limits = dict[What, float]  # parameters, mult-adds, or both
 
 
 class Target:
-    """A limit on the small model's `params`, `macs` or both: a fraction (<= 1) or a number.
+    """A limit on the size of the small model: parameters, mult-adds per step, or both.
 
-    Call it once per training step and add the result to the loss. Over `steps` calls the limit is
-    lowered geometrically from the full size; at each point the neurons stay open that stand
-    highest in their group, by their gates, for what they cost, and the others are closed. After
-    that the choice is final: gates no longer learn and are no longer random, and `shrink_` folds
-    them into the weights, so that the rest of the training costs what a small plain model costs.
-    In eval, and for `compact`, the model always obeys the final limit: its size ends at most 2 %
-    below it and never above, as far as whole neurons allow. No group loses all its neurons.
+    Call `target.step()` once per training step, after `optimizer.step()`. For the first tenth of
+    the `steps` nothing closes, so that the gates can learn which neurons matter. Then the limit
+    comes down geometrically from the full size. At each point the neurons stay open whose gates
+    rank highest in their group for what they cost, and the others are closed; no group loses all
+    its neurons. After `steps` calls the selection is final: gates are no longer random and no
+    longer learn, and `shrink_` folds them into the weights, so that the rest of the training costs
+    what a small plain model costs. The final size is at most 2 % below the limit and never above
+    it, as far as whole neurons allow.
 
-        limit = Target(model, params=0.10, steps=2000)
-        loss = criterion(model(x), y) + limit()
+    Creating a target changes nothing, and eval always shows the gates as they are. If you stop
+    before `steps` calls, give the target to `compact`, which then applies the final limit.
+
+    Gates need time to learn: with Adam, `gate_lr * steps` should be 10 or more. A target warns when
+    it is about to close gates that have hardly moved from their random start.
+
+    Args:
+        model: A model with gates, from `attach_`.
+        params: Parameters to end with: a fraction of the full size (up to 1), or a number.
+        macs: Mult-adds per step to end with, given the same way.
+        steps: Calls of `step()` after which the limit is reached.
+
+    Attributes:
+        steps: Calls of `step()` after which the limit is reached.
+        steps_done: Calls of `step()` so far.
+        progress: How far the limit has come down, from 0 to 1.
+        limit: The size that is allowed now, as `{"params": ...}`, `{"macs": ...}` or both.
+        is_settled: Whether the selection is final.
+
+    Raises:
+        GateError: The model has no gates.
+        TargetError: No limit is given, or no choice of neurons meets it.
+
+    Example:
+        >>> model, x = nn.LSTM(16, 32, num_layers=2), torch.randn(10, 4, 16)
+        >>> _ = thinrnn.attach_(model, thinrnn.find_groups(model, x))
+        >>> target = thinrnn.Target(model, params=0.5, steps=20)
+        >>> optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-2, gate_lr=0.5))
+        >>> for _ in range(30):
+        ...     loss = model(x)[0].square().mean()
+        ...     loss.backward()
+        ...     optimizer.step()
+        ...     optimizer.zero_grad()
+        ...     target.step()
+        >>> target.is_settled
+        True
+        >>> thinrnn.count(thinrnn.compact(model)).params <= target.limit["params"]
+        True
     """
 
     def __init__(
@@ -53,102 +94,158 @@ class Target:
         if steps < 1:
             raise TargetError(f"steps={steps}: the limit is lowered over 1 step or more.")
         self.gated = attached(model)
-        self.full, self.goal = budget(self.gated.sizes, params=params, macs=macs)
+        self.full, self.goal = read_limits(self.gated.sizes, params=params, macs=macs)
         self.steps = steps
-        self.step = 0
-        self.worth = {
+        self.steps_done = 0
+        self._has_closed = False
+        self._worth = {  # log_alpha of each original neuron when its gate was last open
             name: torch.zeros(gate.full_size, dtype=torch.float64)
             for name, gate in self.gated.gates.items()
         }
-        self._is_ignored = False
-        self._allowed: tuple[tuple[int, ...], Masks] | None = None
-        self.gated.unfreeze_()
-        for gate in self.gated.gates.values():
-            gate.restrict = self._allow
 
     @property
-    def limit(self) -> Limits:
-        """The size that is allowed at this step of the training."""
-        part = self.progress_at(self.step)
-        return {
-            what: full * math.pow(self.goal[what] / full, part) for what, full in self.full.items()
-        }
+    def is_settled(self) -> bool:
+        """Whether the selection is final."""
+        return self.steps_done >= self.steps
+
+    @property
+    def progress(self) -> float:
+        """How far the limit has come down, from 0 to 1, in equal factors."""
+        return self.progress_at(self.steps_done)
 
     def progress_at(self, step: int) -> float:
-        """Return how far the limit has come down at a step, from 0 to 1, in equal factors."""
+        """Return how far the limit has come down after so many steps, from 0 to 1."""
         part = (step / self.steps - WARM_UP) / (1 - WARM_UP)
         return min(max(part, 0.0), 1.0)
 
     @property
-    def is_settled(self) -> bool:
-        """Whether the limit has come down to the target."""
-        return self.step >= self.steps
+    def limit(self) -> Limits:
+        """The size that is allowed now."""
+        if self.is_settled:
+            return dict(self.goal)
+        return {
+            what: full * math.pow(self.goal[what] / full, self.progress)
+            for what, full in self.full.items()
+        }
 
-    def __call__(self) -> Tensor:
-        """Return what to add to the loss, and close the gates that no longer fit."""
-        self.step += 1
-        every = max(1, self.steps // LOOKS)
-        is_due = self.step % every == 0 and self.progress_at(self.step) > 0
-        if self.step == self.steps:
-            self.settle_()
-            self.gated.is_frozen = True
-        elif is_due and not self.is_settled:
-            self.settle_(self.limit)
-        return torch.zeros((), device=next(iter(self.gated.gates.values())).log_alpha.device)
+    def step(self) -> None:
+        """Count a training step, and close the gates that no longer fit the limit."""
+        if self.steps_done == 0:
+            self.gated.unfreeze_()
+        self.steps_done += 1
+        is_last = self.steps_done == self.steps
+        is_look = self.steps_done % max(1, self.steps // LOOKS) == 0 and 0 < self.progress < 1
+        if not (is_last or is_look):
+            return
+        if not self._has_closed:
+            self._warn_if_random()
+            self._has_closed = True
+        self._close(self.limit)
+        if is_last:
+            self.gated.freeze_()
 
     @torch.no_grad()
-    def settle_(self, limit: Limits | None = None) -> None:
-        """Close the gates that do not fit the limit (the final one by default), open the others."""
-        self.worth = self._worth()
-        chosen = self.chosen(self.goal if limit is None else limit)
+    def final_log_alpha(self) -> dict[str, Tensor]:
+        """Return `log_alpha` of each group as the final limit would leave it.
+
+        Neurons whose gates are open now come first. The model stays as it is.
+        """
+        if self.is_settled:
+            return {name: gate.wide_log_alpha for name, gate in self.gated.gates.items()}
+        masks = self._select(self.goal, open_first=True)
+        return {
+            name: gate.estimator.placed(masks[name].to(gate.log_alpha.device), gate.wide_log_alpha)
+            for name, gate in self.gated.gates.items()
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a checkpoint needs."""
+        return {"step": self.steps_done, "worth": dict(self._worth)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a checkpoint, after the model has loaded its own."""
+        self.steps_done = int(state["step"])
+        self._worth = {name: row.double().cpu() for name, row in state["worth"].items()}
+        if self.is_settled:
+            self.gated.freeze_()
+
+    @torch.no_grad()
+    def _close(self, limit: Limits) -> None:
+        """Close the gates that do not fit the limit, open the others."""
+        self._worth = self._present_worth()
+        masks = self._select(limit)
         for name, gate in self.gated.gates.items():
-            mask = chosen[name].to(gate.log_alpha.device)[gate.origin]
-            worth = self.worth[name].to(gate.log_alpha)[gate.origin]
-            # a gate that opens again stands where it stood, or the next look would close it
-            said = torch.where(mask & (gate.own_value <= 0), worth, gate.log_alpha)
-            gate.log_alpha.copy_(gate.estimator.placed(mask, said))
+            mask = masks[name].to(gate.log_alpha.device)
+            worth = self._worth[name].to(gate.log_alpha)[gate.origin]
+            # a gate that opens again gets its old rank back, or the next look would close it
+            wanted = torch.where(mask & (gate.value <= 0), worth, gate.log_alpha)
+            gate.log_alpha.copy_(gate.estimator.placed(mask, wanted))
 
-    @torch.no_grad()
-    def chosen(self, limit: Limits, *, open_first: bool = False) -> Masks:
-        """Return the original neurons that are worth most within a limit.
+    def _warn_if_random(self) -> None:
+        """Warn if the differences between gates are still those of their random start."""
+        spread = moved = 0.0
+        for gate in self.gated.gates.values():
+            start = gate.start[gate.origin.cpu()].double()
+            spread += float(start.var(correction=0)) * gate.size
+            change = gate.log_alpha.detach().double().cpu() - start
+            moved += float(change.var(correction=0)) * gate.size
+        if moved <= LEARNED**2 * spread:
+            warnings.warn(
+                f"Target closes its first gates at step {self.steps_done} of {self.steps}, but the "
+                "gates have hardly moved from their random start: which neurons stay is mostly "
+                "chance. Raise gate_lr or steps until gate_lr * steps is 10 or more (with Adam), "
+                "and check that the optimizer has the gates: param_groups(model, ...).",
+                stacklevel=3,  # the caller of step()
+            )
 
-        With `open_first`, neurons whose gates are closed come after all others. With two limits,
-        what a neuron takes of each is weighed so that both are used up, as far as they can be.
+    def _present_worth(self) -> dict[str, Tensor]:
+        worth = {}
+        for name, gate in self.gated.gates.items():
+            gate.check()
+            is_open = (gate.value > 0).cpu()
+            now = gate.log_alpha.detach().double().cpu().clamp(-1e6, 1e6)
+            worth[name] = self._worth[name].clone()
+            worth[name][gate.origin.cpu()[is_open]] = now[is_open]
+        return worth
+
+    def _select(self, limit: Limits, *, open_first: bool = False) -> Masks:
+        """Return which present neurons are worth most within a limit.
+
+        With two limits, the costs of a neuron are weighed so that both limits are used up, as far
+        as they can be.
         """
         sizes = self.gated.sizes
         first, *others = limit
         low, high, most_used = 0.0, 1.0, -1.0
-        for _ in range(LEANINGS if others else 1):
-            lean = (low + high) / 2
-            weight = {first: lean, **dict.fromkeys(others, 1 - lean)}
-            found = self._chosen(limit, weight, open_first)
+        for _ in range(COST_MIXES if others else 1):
+            mix = (low + high) / 2
+            weight = {first: mix, **dict.fromkeys(others, 1 - mix)}
+            found = select_neurons(sizes, self._scores(limit, weight, open_first), limit)
             present = {name: mask.double() for name, mask in found.items()}
             used = {w: float(sizes.total(present, w)) / most for w, most in limit.items()}
             if min(used.values()) > most_used:
-                most_used, chosen = min(used.values()), found
+                most_used, best = min(used.values()), found
             if most_used > ENOUGH:
                 break
             # the limit that is reached decides what is closed: its cost has to count for more
-            low, high = (lean, high) if used[first] == max(used.values()) else (low, lean)
-        return chosen
+            low, high = (mix, high) if used[first] == max(used.values()) else (low, mix)
+        return {name: mask[self.gated.gates[name].origin.cpu()] for name, mask in best.items()}
 
-    def _chosen(self, limit: Limits, weight: Limits, open_first: bool) -> Masks:
-        """Return the neurons that are worth most for what they cost, costs weighed by limit."""
+    def _scores(self, limit: Limits, weight: Limits, open_first: bool) -> dict[str, Tensor]:
+        """Return what each original neuron is worth for the part of the limits that it takes."""
         costs = self._costs(limit, weight)
         usual = torch.cat(list(costs.values())).log().mean()
         scores = {}
-        for name, worth in self._worth().items():
-            standing = (worth - worth.mean()) / worth.std().clamp(min=1e-9)
-            handicap = THRIFT * (costs[name].log() - usual)
+        for name, worth in self._present_worth().items():
             gate = self.gated.gates[name]
-            scores[name] = (standing - handicap).nan_to_num(0.0)
+            rank = (worth - worth.mean()) / worth.std().clamp(min=1e-9)
+            score = (rank - THRIFT * (costs[name].log() - usual)).nan_to_num(0.0)
             if open_first:
-                closed = gate.origin[gate.own_value <= 0].cpu()
-                scores[name][closed] -= 1e6
-            gone = torch.ones(len(worth), dtype=torch.bool)
-            gone[gate.origin.cpu()] = False
-            scores[name].masked_fill_(gone, -1e9)
-        return choose(self.gated.sizes, scores, limit)
+                score[gate.origin[gate.value <= 0].cpu()] -= 1e6
+            is_removed = torch.ones(len(worth), dtype=torch.bool)
+            is_removed[gate.origin.cpu()] = False
+            scores[name] = score.masked_fill(is_removed, -1e9)
+        return scores
 
     def _costs(self, limit: Limits, weight: Limits) -> dict[str, Tensor]:
         """Return which part of what is allowed a neuron of each group takes."""
@@ -161,47 +258,80 @@ class Target:
             for name in sizes.groups
         }
 
-    def _worth(self) -> dict[str, Tensor]:
-        """Return what the gate of each original neuron said when it was last open."""
-        worth = {}
-        for name, gate in self.gated.gates.items():
-            gate.check()
-            is_open = (gate.own_value > 0).cpu()
-            said = gate.log_alpha.detach().double().cpu().clamp(-1e6, 1e6)
-            worth[name] = self.worth[name].clone()
-            worth[name][gate.origin.cpu()[is_open]] = said[is_open]
-        return worth
 
-    @contextmanager
-    def at_present(self) -> Iterator[None]:
-        """Inside `with`, eval uses all gates that are open now, whether they fit the end or not.
+def read_limits(sizes: Sizes, *, params: float | None, macs: float | None) -> tuple[Limits, Limits]:
+    """Return the full sizes and the sizes to end with, of whatever is limited."""
+    wanted: dict[What, float | None] = {"params": params, "macs": macs}
+    if params is None and macs is None:
+        raise TargetError("give params= or macs= or both: a fraction up to 1, or a number.")
+    one_each = {name: _one_of(size) for name, size in sizes.groups.items()}
+    full: Limits = {}
+    goal: Limits = {}
+    for what, size in wanted.items():
+        if size is None:
+            continue
+        full[what] = float(sizes.total(sizes.all_present(), what))
+        limit = size * full[what] if 0 < size <= 1 else float(size)
+        smallest = float(sizes.total(one_each, what))
+        if not smallest <= limit:
+            raise TargetError(
+                f"{what}={size:g} cannot be met: with one neuron left in each group the model "
+                f"still has {smallest:,.0f} of {full[what]:,.0f} {what}. Allow more, or gate "
+                "more groups."
+            )
+        goal[what] = min(limit, full[what])
+    return full, goal
 
-        This is the model to validate while the limit is still coming down.
-        """
-        self._is_ignored = True
-        try:
-            yield
-        finally:
-            self._is_ignored = False
 
-    def _allow(self, name: str) -> Tensor | None:
-        """Return, for a group's gates in eval, which ones fit the final limit."""
-        if self._is_ignored:
-            return None
-        gates = self.gated.gates
-        now = tuple(g.log_alpha._version + 1_000_003 * g.size for g in gates.values())
-        if self._allowed is None or self._allowed[0] != now:
-            self._allowed = (now, self.chosen(self.goal, open_first=True))
-        gate = gates[name]
-        return self._allowed[1][name].to(gate.log_alpha.device)[gate.origin]
+def select_neurons(
+    sizes: Sizes, scores: dict[str, Tensor], limits: Limits, *, least: float = 0.25
+) -> Masks:
+    """Return the neurons with the highest scores whose size is within the limits.
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint needs."""
-        return {"step": self.step, "worth": dict(self.worth)}
+    Each group keeps `least` of the share that it would have if all groups shrank alike, and one
+    neuron in any case, so that no group collapses.
+    """
+    everybody = sizes.all_present()
+    share = min(limit / float(sizes.total(everybody, what)) for what, limit in limits.items())
+    for part in (least * share, 0.0):
+        found = _best(sizes, scores, limits, part)
+        if found is not None:
+            return found
+    wanted = " and ".join(f"{limit:,.0f} {what}" for what, limit in limits.items())
+    raise TargetError(f"no choice of neurons has at most {wanted}.")
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint."""
-        self.step = int(state["step"])
-        self.worth = {name: row.double().cpu() for name, row in state["worth"].items()}
-        self.gated.is_frozen = self.is_settled
-        self._allowed = None
+
+def _best(sizes: Sizes, scores: dict[str, Tensor], limits: Limits, part: float) -> Masks | None:
+    """Return the selection in which each group keeps `part` of its neurons in any case."""
+    score = torch.cat([scores[name].double() for name in sizes.groups])  # (N,)
+    stays = torch.zeros(len(score), dtype=torch.bool)
+    first = 0
+    for name, size in sizes.groups.items():
+        order = torch.argsort(scores[name].double(), descending=True, stable=True)
+        stays[first + order[: max(1, math.floor(part * size))]] = True
+        first += size
+    rest = (~stays).nonzero().flatten()
+    ranked = rest[torch.argsort(score[rest], descending=True, stable=True)]
+    now = sizes.lengths(stays.double())  # (A,)
+    if not bool(_fits(sizes, now, limits)):
+        return None
+    # the size after each further neuron, all at once
+    lengths = now + sizes.counts[ranked].cumsum(0)  # (n, A)
+    fitting = int(_fits(sizes, lengths, limits).sum())
+    stays[ranked[:fitting]] = True
+    now = lengths[fitting - 1] if fitting else now
+    for neuron in ranked[fitting : fitting + FILL].tolist():  # the next best may be too large,
+        more = now + sizes.counts[neuron]  # but a smaller one behind it fits
+        if bool(_fits(sizes, more, limits)):
+            stays[neuron], now = True, more
+    return dict(zip(sizes.groups, stays.split(list(sizes.groups.values())), strict=True))
+
+
+def _fits(sizes: Sizes, lengths: Tensor, limits: Limits) -> Tensor:
+    """Return, for each row of lengths, whether a model of these lengths is within the limits."""
+    inside = (sizes.size_of(lengths, what) <= limit for what, limit in limits.items())
+    return torch.stack(list(inside)).all(0)
+
+
+def _one_of(size: int) -> Tensor:
+    return torch.nn.functional.one_hot(torch.tensor(0), size).double()

@@ -1,10 +1,10 @@
 """compact: from a gated model to a small plain one with the same outputs."""
 
 import warnings
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from thinrnn._gates.attach import Attached, attached
 from thinrnn._gates.scaled_weight import scale
@@ -23,33 +23,75 @@ from thinrnn.errors import PlanError
 from thinrnn.plan import named_tensors
 
 
+class Limit(Protocol):
+    """What `compact` and `verify` want of a `Target`."""
+
+    def final_log_alpha(self) -> dict[str, Tensor]:
+        """Return `log_alpha` of each group as the final limit would leave it."""
+        ...
+
+
 def compact(
-    model: nn.Module, *, round_to: int = 1, inputs: Literal["same", "kept"] = "same"
+    model: nn.Module,
+    *,
+    target: Limit | None = None,
+    round_to: int = 1,
+    inputs: Literal["same", "kept"] = "same",
 ) -> nn.Module:
     """Return a new small model without gates that gives the outputs of the gated one in eval.
 
-    Gates are folded into the weights, then closed neurons are cut off. `round_to` rounds sizes up
-    to a multiple by keeping the best of the closed neurons; those that `shrink_` has removed are
-    gone, so after it a size may stay below the multiple, with a warning. With `inputs="kept"` the
-    small model expects only the input features in `kept_inputs(small)`; otherwise it takes the same
-    input as before and picks them itself. The gated model is left as it is.
+    Gates are folded into the weights, then closed neurons are cut off. The gated model is left as
+    it is.
+
+    Args:
+        model: A model with gates, from `attach_`.
+        target: The `Target` of a training that was cut short: its final limit is applied first.
+            Without it the gates are taken as they are.
+        round_to: Round sizes up to a multiple by keeping the best of the closed neurons. Neurons
+            that `shrink_` has removed are gone, so after it a size may stay below the multiple,
+            with a warning.
+        inputs: With "kept" the small model expects only the input features that
+            `kept_inputs(small)` lists; with "same" it takes the same input as before and selects
+            them itself.
+
+    Returns:
+        A model of the same class. An `nn.LSTM` whose layers get unequal sizes becomes an
+        `RNNStack`, called in the same way.
+
+    Raises:
+        GateError: The model has no gates, or they are NaN.
+        PlanError: `round_to` or `inputs` is none of the values above.
+
+    Example:
+        >>> model = nn.Sequential(nn.Embedding(50, 16), nn.LSTM(16, 32))
+        >>> tokens = torch.randint(50, (10, 4))
+        >>> _ = thinrnn.attach_(model, thinrnn.find_groups(model, tokens))
+        >>> thinrnn.gates(model)["0"].log_alpha = torch.tensor([9.0] * 4 + [-9.0] * 12)
+        >>> thinrnn.compact(model)[0]
+        Embedding(50, 4)
     """
     if round_to < 1:
         raise PlanError(f"round_to={round_to}: sizes are rounded up to a multiple of 1 or more.")
     if inputs not in ("same", "kept"):
         raise PlanError(f"inputs='{inputs}': it is 'same' or 'kept'.")
     gated = attached(model)
-    is_open = {name: gate.keep for name, gate in gated.gates.items()}
+    values = {name: gate.value.detach() for name, gate in gated.gates.items()}
+    if target is not None:
+        final = target.final_log_alpha()
+        values = {name: gate.estimator.value(final[name]) for name, gate in gated.gates.items()}
+    is_open = {name: value > 0 for name, value in values.items()}
     keep, remarks = neurons_to_keep(gated, is_open, round_to=round_to)
     for remark in remarks:
         warnings.warn(f"{remark}.", stacklevel=2)
-    return small_copy(gated, keep, inputs=inputs)
+    return small_copy(gated, keep, values, inputs=inputs)
 
 
-def small_copy(gated: Attached, keep: Keep, *, inputs: str = "same") -> nn.Module:
-    """Return a copy of the model with gates folded in and everything but `keep` cut off."""
+def small_copy(
+    gated: Attached, keep: Keep, values: dict[str, Tensor], *, inputs: str = "same"
+) -> nn.Module:
+    """Return a copy of the model with the gates' values folded in, and only `keep` left."""
     positions = kept_positions(gated.model, gated.plan, keep)
-    small = gated.copy_without(_small_tensors(gated, positions))
+    small = gated.copy_without(_small_tensors(gated, values, positions))
     small, _ = follow_tensors(small, set(positions))
     small, _ = restore_rnns(small, gated.rnns())
     total = {name: gated.gates[name].origin.cpu()[kept] for name, kept in keep.items()}
@@ -61,12 +103,13 @@ def small_copy(gated: Attached, keep: Keep, *, inputs: str = "same") -> nn.Modul
 
 
 @torch.no_grad()
-def _small_tensors(gated: Attached, positions: Positions) -> dict[int, Any]:
+def _small_tensors(
+    gated: Attached, values: dict[str, Tensor], positions: Positions
+) -> dict[int, Any]:
     """Return what replaces each tensor that is cut or gated, by the tensor's id.
 
     Cutting comes first, so that no large copy is ever made.
     """
-    values = {name: gate.value for name, gate in gated.gates.items()}
     readers = {r.name: r for r in gated.readers}
     tensors = named_tensors(gated.model)
     tied = {id(tensors[name]): reader for name, reader in readers.items()}

@@ -15,7 +15,7 @@ AVERAGES = ("ax", "average")  # under these names optimizers keep means of a par
 @torch.no_grad()
 def fold_(gated: Attached, optimizers: Iterable[Optimizer]) -> None:
     """Multiply the weights by frozen gates, which are 1 afterwards."""
-    values = {name: gate.own_value for name, gate in gated.gates.items()}
+    values = {name: gate.value for name, gate in gated.gates.items()}
     for reader in gated.readers:
         weight = reader.weight
         factors = along(reader.factors(values).to(weight.dtype), weight, reader.dim)
@@ -25,4 +25,4 @@ def fold_(gated: Attached, optimizers: Iterable[Optimizer]) -> None:
                 if key in AVERAGES:
                     kept *= factors
     for gate in gated.gates.values():
-        gate.log_alpha = torch.where(gate.own_value > 0, FULLY_OPEN, gate.log_alpha)
+        gate.log_alpha = torch.where(gate.value > 0, FULLY_OPEN, gate.log_alpha)

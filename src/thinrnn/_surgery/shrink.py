@@ -32,7 +32,7 @@ def shrink_(model: nn.Module, optimizer: Optimizer | Sequence[Optimizer] | None 
     `Target` has made its choice, the gates are folded into the weights as well.
     """
     gated = attached(model)
-    keep, _ = neurons_to_keep(gated, {n: gate.own_value > 0 for n, gate in gated.gates.items()})
+    keep, _ = neurons_to_keep(gated, {n: gate.value > 0 for n, gate in gated.gates.items()})
     removed = sum(gate.size - len(keep[name]) for name, gate in gated.gates.items())
     if removed:
         keep_only_(gated, keep, _listed(optimizer))

@@ -21,6 +21,7 @@ from thinrnn._model.tree import (
     numbers_in,
     tensors_in,
 )
+from thinrnn._surgery.compact import Limit
 from thinrnn._surgery.full_width_inputs import space_kept
 from thinrnn._surgery.provenance import Record
 from thinrnn.errors import HardCodedSizeError, VerifyError
@@ -32,20 +33,51 @@ TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
 
 
 def verify(
-    gated: nn.Module, small: nn.Module, example: Any, *, tolerance: float | None = None
+    gated: nn.Module,
+    small: nn.Module,
+    example: Any,
+    *,
+    target: Limit | None = None,
+    tolerance: float | None = None,
 ) -> float:
-    """Return the largest difference between the outputs of the two models in eval.
+    """Run both models in eval on an example, and return the largest difference of their outputs.
 
-    Both are run on copies, in float64 where they allow it. Raises, with the first module that
-    differs, when the difference is above `tolerance` times the size of the outputs. By default
-    that is 1e-10 for a model in float64; in float32, where folding a gate into a weight rounds the
-    weight, 1e-5; in 16 bits 3e-2. Returned states are compared on the neurons that were kept.
+    Both are run on copies, in float64 where they allow it. Returned states are compared on the
+    neurons that were kept.
+
+    Args:
+        gated: The model with gates, from `attach_`.
+        small: What `compact` made of it.
+        example: What the models are called with: a tensor, or a tuple of positional arguments.
+        target: The `Target` that `compact` was given, if it was given one.
+        tolerance: The largest difference to accept, relative to the size of the outputs. By
+            default 1e-10 for a model in float64, 1e-5 in float32, where folding a gate into a
+            weight rounds the weight, and 3e-2 in 16 bits.
+
+    Returns:
+        The largest absolute difference.
+
+    Raises:
+        VerifyError: The outputs differ by more; the message names the first module that differs.
+        HardCodedSizeError: The small model does not run, since its code relies on a size.
+
+    Example:
+        >>> model = nn.Sequential(nn.Embedding(50, 16), nn.LSTM(16, 32))
+        >>> tokens = torch.randint(50, (10, 4))
+        >>> _ = thinrnn.attach_(model, thinrnn.find_groups(model, tokens))
+        >>> small = thinrnn.compact(model)
+        >>> thinrnn.verify(model, small, tokens) < 1e-5
+        True
     """
     if tolerance is None:
         tolerance = tolerance_for(precision_of(small))
     accepted = tolerance
 
+    final = {} if target is None else target.final_log_alpha()
+
     def use(large: nn.Module, given: Arguments) -> Compared:
+        for name, log_alpha in final.items():
+            attached(large).gates[name].log_alpha = log_alpha
         little = copy_module(small).eval()
         if precision_of(large) == torch.float64:
             little = to_float64_(little)

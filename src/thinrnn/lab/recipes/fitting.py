@@ -1,6 +1,5 @@
 """The loop around a training, whatever is learned: steps, rounds, checkpoints, metrics."""
 
-import contextlib
 import math
 import time
 from abc import ABC, abstractmethod
@@ -11,6 +10,7 @@ from torch import nn
 
 import thinrnn
 from thinrnn.lab.command import command
+from thinrnn.lab.recipes.pruning import Pruning
 from thinrnn.lab.run import DivergedError, InterruptedRunError, RunFolder
 from thinrnn.lab.run.metrics import Metrics
 from thinrnn.lab.run.progress import Progress
@@ -22,7 +22,7 @@ class Learning(Protocol):
 
     settings: Any
     phase: str
-    penalty: Any
+    pruning: Pruning
     epoch: int
     step: int
     lr: float
@@ -91,7 +91,7 @@ class Loop(ABC, Generic[T]):
         t, s = self.training, self.training.settings
         clip = s.clip / 2 if s.clip else self.usual_clip
         tries = [f"lr={s.lr / 2:g}", f"clip={clip:g}"]
-        if t.penalty is not None:
+        if t.pruning.is_on:
             tries.append(f"gate_lr={s.gate_lr / 2:g}")
         if s.precision != "float32" and next(t.model.parameters()).is_cuda:
             tries.append("precision=float32")
@@ -194,9 +194,8 @@ class Loop(ABC, Generic[T]):
             }
         )
         shown = self.shown(loss)
-        if t.penalty is not None:
-            with self.present():
-                kept = [int(gate.keep.sum()) for gate in thinrnn.gates(t.model).values()]
+        if t.pruning.is_on:
+            kept = [int(gate.keep.sum()) for gate in thinrnn.gates(t.model).values()]
             shown["kept"] = "-".join(map(str, kept))
         self.progress.step(t.step, **shown)
 
@@ -218,13 +217,6 @@ class Loop(ABC, Generic[T]):
                 "seconds": round(self.seconds, 3),
             }
         )
-
-    def present(self) -> contextlib.AbstractContextManager[None]:
-        """Return the context in which eval uses the gates that are open now, fit they or not."""
-        penalty = self.training.penalty
-        if isinstance(penalty, thinrnn.Target):
-            return penalty.at_present()
-        return contextlib.nullcontext()
 
     def tell(self, event: dict[str, Any]) -> None:
         self.metrics.write(event)

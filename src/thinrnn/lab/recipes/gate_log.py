@@ -42,12 +42,6 @@ def params_kept(model: nn.Module) -> int:
     return thinrnn.count(model).params
 
 
-def params_wanted(penalty: Any) -> int | None:
-    """Return the number of parameters that a target asks for, if it asks for that."""
-    is_wanted = isinstance(penalty, thinrnn.Target) and "params" in penalty.goal
-    return int(penalty.goal["params"]) if is_wanted else None
-
-
 def kept_in(model: nn.Module) -> dict[str, list[int]]:
     """Return the original neurons of a gated model that `compact` keeps now."""
     gated = attached(model)

@@ -28,7 +28,7 @@ def test_graphs_give_the_losses_of_plain_steps(tiny, phase, optimizer, model):
             while not training.epoch_is_over:
                 training.take_step()
             losses.append(training.epoch_means()[0])
-            if training.penalty is not None:
+            if training.pruning.is_on:
                 training.shrink()
             training.begin_epoch()
     assert losses[:3] == pytest.approx(losses[3:], rel=1e-4)

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import thinrnn
-from thinrnn.lab.recipes.iss import SMALLEST
 from thinrnn.lab.recipes.language_model import phases, train
 from thinrnn.lab.recipes.language_model.corpus import load_text
+from thinrnn.lab.recipes.pruning import SMALLEST
 from thinrnn.lab.run.metrics import read_metrics
 from thinrnn.lab.run.progress import Silent
 
@@ -81,7 +81,7 @@ def test_neurons_disappear_while_training_goes_on(iss, tmp_path):
 
 def test_a_neuron_goes_when_its_last_weight_is_gone_and_the_outputs_stay(iss):
     training = build(iss(hidden=(12, 12)))
-    model, lasso = training.model.eval(), training.penalty
+    model, lasso = training.model.eval(), training.pruning
     tokens = torch.arange(24).view(8, 3) % 10
     group = lasso.gated.plan["rnn.l0"]
     tensors = dict(model.named_parameters())
@@ -111,14 +111,14 @@ def test_tiny_weights_are_zero_after_each_step_and_open_gates_cost_nothing(iss):
     training.take_step()
     weights = torch.cat([p.flatten() for n, p in training.model.named_parameters() if "rnn.w" in n])
     assert not ((weights != 0) & (weights.abs() < SMALLEST)).any()
-    assert training.penalty.gated.is_folded
+    assert training.pruning.gated.is_folded
     assert all(gate.log_alpha.grad is None for gate in thinrnn.gates(training.model).values())
 
 
 def test_the_embedding_is_penalised_only_where_it_is_tied_to_hidden_neurons(iss):
-    assert set(build(iss(hidden=(12, 12))).penalty.lasso.alive()) == {"rnn.l0", "rnn.l1"}
+    assert set(build(iss(hidden=(12, 12))).pruning.lasso.alive()) == {"rnn.l0", "rnn.l1"}
     tied = build(iss(hidden=(12, 12), tied=True, embedding=12))
-    assert set(tied.penalty.lasso.alive()) == {"rnn.l0", "embedding+rnn.l1"}
+    assert set(tied.pruning.lasso.alive()) == {"rnn.l0", "embedding+rnn.l1"}
 
 
 def test_a_run_that_was_stopped_ends_in_the_same_weights(iss, tmp_path, monkeypatch):
@@ -166,7 +166,7 @@ def test_graphs_give_the_losses_of_plain_steps(iss):
             while not training.epoch_is_over:
                 training.take_step()
             losses.append(training.epoch_means())
-            training.penalty.close_()
+            training.pruning.close_()
             training.shrink()
             training.begin_epoch()
         sizes.append([gate.size for gate in thinrnn.gates(training.model).values()])

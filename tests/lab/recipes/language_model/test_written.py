@@ -208,7 +208,7 @@ def test_the_size_is_reached_at_its_part_of_the_longer_training(taught):
     rows = len(streams(text.train, settings.batch))
     shape = phases.dense_shape(settings)
     training, _ = phases.build_training(settings, "gated", shape, text, CPU)
-    assert training.penalty.steps == math.ceil((3 * rows - 1) / 16)  # half of two passes
+    assert training.pruning.target.steps == math.ceil((3 * rows - 1) / 16)  # half of two passes
 
 
 def test_written_text_changes_what_is_learned(taught, tmp_path):

@@ -78,11 +78,11 @@ def best_model(
     cpu = torch.device("cpu")
     again, _ = build_training(training.settings, training.phase, shape, text, cpu, plan)
     assert training.best is not None
-    set_weights_(again.model, again.penalty, training.best)
+    set_weights_(again.model, again.pruning, training.best)
     again.model.eval()
     if plan is None:
         return again.model, {}
-    small, difference = compact_and_verify(again.model, text)
+    small, difference = compact_and_verify(again, text)
     kept = kept_in(again.model)
     whole = build_model(training.settings, shape, len(text.vocabulary))
     write_json(run.path / "pattern.json", pattern(whole, plan, kept))
@@ -92,12 +92,15 @@ def best_model(
     return small, {"neurons": neurons, "difference": difference}
 
 
-def compact_and_verify(gated: nn.Module, text: Text, round_to: int = 1) -> tuple[nn.Module, float]:
+def compact_and_verify(
+    training: Training, text: Text, round_to: int = 1
+) -> tuple[nn.Module, float]:
     """Return the small model and how far its outputs are from the gated one's, on real text."""
-    small = thinrnn.compact(gated, round_to=round_to)
+    gated, target = training.model, training.pruning.target
+    small = thinrnn.compact(gated, target=target, round_to=round_to)
     steps = min(35, len(text.valid) // 2)
     tokens = text.valid[: 2 * steps].view(2, steps).t().long()
-    return small, thinrnn.verify(gated, small, tokens)
+    return small, thinrnn.verify(gated, small, tokens, target=target)
 
 
 def quality(model: nn.Module, text: Text, settings: LanguageModelSettings) -> dict[str, Any]:

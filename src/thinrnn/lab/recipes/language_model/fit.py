@@ -5,8 +5,7 @@ from typing import Any
 
 from thinrnn.lab.models.weights import weights_of
 from thinrnn.lab.recipes.fitting import Loop
-from thinrnn.lab.recipes.gate_log import gate_state, params_kept, params_wanted
-from thinrnn.lab.recipes.iss import Lasso
+from thinrnn.lab.recipes.gate_log import gate_state, params_kept
 from thinrnn.lab.recipes.language_model.corpus import Text
 from thinrnn.lab.recipes.language_model.data import EOS
 from thinrnn.lab.recipes.language_model.evaluate import mean_loss, perplexity
@@ -49,17 +48,15 @@ class Fitting(Loop[Training]):
         train_loss, penalty = t.epoch_means()
         if not t.is_finite():
             self.diverged()
-        if isinstance(t.penalty, Lasso):
-            t.penalty.close_()
-        with t.optimizer.averaged(), self.present():
+        t.pruning.close_()
+        with t.optimizer.averaged():
             valid_loss = self.valid_loss()
             if judge(t, valid_loss):
-                t.best = {**weights_of(t.model, t.penalty), "loss": valid_loss}
+                t.best = {**weights_of(t.model, t.pruning), "loss": valid_loss}
         if apply_rules(t, valid_loss):
             self.progress.line(f"{t.phase}: averaging begins after epoch {t.epoch + 1}")
-        with self.present():
-            gates, params = gate_state(t.model), params_kept(t.model)
-        if t.penalty is not None and s.shrink:
+        gates, params = gate_state(t.model), params_kept(t.model)
+        if t.pruning.is_on and s.shrink:
             t.shrink()
         losses = {
             "train_loss": train_loss,
@@ -67,7 +64,7 @@ class Fitting(Loop[Training]):
             "valid_perplexity": perplexity(valid_loss),
             "penalty": penalty,
         }
-        self.tell_epoch(losses, gates, params=params, target=params_wanted(t.penalty))
+        self.tell_epoch(losses, gates, params=params, target=t.pruning.params)
         sizes = f"  kept {'-'.join(map(str, gates['kept'].values()))}" if gates["kept"] else ""
         self.progress.line(
             f"{t.phase:<8} epoch {t.epoch + 1:>3}/{t.epochs}  train {train_loss:.3f}  "

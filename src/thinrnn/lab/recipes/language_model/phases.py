@@ -8,8 +8,6 @@ import torch
 from torch import Tensor, nn
 
 import thinrnn
-from thinrnn.lab.models.weights import Penalty
-from thinrnn.lab.recipes.iss import Lasso
 from thinrnn.lab.recipes.language_model.corpus import Text
 from thinrnn.lab.recipes.language_model.data import streams
 from thinrnn.lab.recipes.language_model.model import (
@@ -20,6 +18,7 @@ from thinrnn.lab.recipes.language_model.model import (
 )
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.recipes.language_model.training import Training
+from thinrnn.lab.recipes.pruning import ByL0, ByLasso, Pruning, ToTarget
 from thinrnn.lab.run.errors import InputError
 from thinrnn.plan import Plan
 
@@ -91,17 +90,16 @@ def build_model(settings: LanguageModelSettings, shape: Shape, vocabulary: int) 
     )
 
 
-def add_gates(settings: LanguageModelSettings, model: nn.Module, plan: Plan, steps: int) -> Penalty:
-    """Put gates on a dense model; return the penalty that closes them."""
+def add_gates(settings: LanguageModelSettings, model: nn.Module, plan: Plan, steps: int) -> Pruning:
+    """Put gates on a dense model; return what closes them."""
     if settings.lasso is not None:
-        return Lasso(model, plan, weight=settings.lasso)
+        return ByLasso(model, plan, weight=settings.lasso)
     thinrnn.attach_(model, plan, gate=thinrnn.HardConcrete(mean=settings.gate_mean))
     if settings.l0 is not None:
-        return thinrnn.L0(model, weight=settings.l0)
+        return ByL0(model, weight=settings.l0)
     steps = math.ceil(settings.target_time * steps)
-    return thinrnn.Target(
-        model, params=settings.target_params, macs=settings.target_macs, steps=steps
-    )
+    params, macs = settings.target_params, settings.target_macs
+    return ToTarget(thinrnn.Target(model, params=params, macs=macs, steps=steps))
 
 
 def start_with_(model: LanguageModel, trained: nn.Module) -> None:
@@ -135,7 +133,7 @@ def build_training(
     if data is None:
         data = real.to(device)
     model = build_model(settings, shape, len(text.vocabulary)).to(device)
-    penalty = None
+    pruning = Pruning()
     if phase == "gated":
         if trained is not None:
             start_with_(model, trained)
@@ -144,5 +142,5 @@ def build_training(
         # By the settings, not the data: a model that is only looked at is built without that.
         last = len(real) * (1 + settings.written) - 1
         steps = settings.passes(phase) * math.ceil(last / min(settings.bptt, last))
-        penalty = add_gates(settings, model, plan, steps)
-    return Training(settings, phase, model, penalty, data), plan
+        pruning = add_gates(settings, model, plan, steps)
+    return Training(settings, phase, model, pruning, data), plan

@@ -27,9 +27,9 @@ def recompact(
     text = load_text(settings)
     shape = dense_shape(settings)
     training, _ = build_training(settings, "gated", shape, text, torch.device("cpu"))
-    set_weights_(training.model, training.penalty, weights)
+    set_weights_(training.model, training.pruning, weights)
     training.model.eval()
-    small, difference = compact_and_verify(training.model, text, round_to=round_to)
+    small, difference = compact_and_verify(training, text, round_to=round_to)
     arguments = model_arguments(settings, shape, len(text.vocabulary))
     save_model(small, folder, arguments, text.vocabulary, precision=precision)
     neurons = {name: len(kept) for name, kept in record_of(small).kept.items()}

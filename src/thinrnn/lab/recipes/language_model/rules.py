@@ -1,25 +1,18 @@
 """What follows from a validation loss: weights to keep, an end, a lower rate, averaging."""
 
-import thinrnn
-from thinrnn.lab.recipes.iss import Lasso
 from thinrnn.lab.recipes.language_model.training import Training
 from thinrnn.lab.recipes.schedule import has_stalled
-
-
-def size_is_final(training: Training) -> bool:
-    """Return False while a target is still being approached: losses then say little."""
-    penalty = training.penalty
-    return not isinstance(penalty, thinrnn.Target) or penalty.is_settled
 
 
 def judge(training: Training, valid_loss: float) -> bool:
     """Return whether these weights are the ones to keep so far; stop if nothing gets better.
 
-    With a target only the finished size counts; with a fixed penalty the last weights do.
+    On the way to a target losses say little: only the final size counts. With a fixed penalty the
+    last weights count.
     """
-    if not size_is_final(training):
+    if not training.pruning.is_final:
         return False
-    if training.best is None or isinstance(training.penalty, thinrnn.L0 | Lasso):
+    if training.best is None or not training.pruning.keeps_best:
         return True
     if valid_loss < training.best["loss"]:
         training.bad_epochs = 0
@@ -32,7 +25,7 @@ def judge(training: Training, valid_loss: float) -> bool:
 
 def apply_rules(training: Training, valid_loss: float) -> bool:
     """Begin averaging where the losses call for it; return whether it begins."""
-    if not size_is_final(training):
+    if not training.pruning.is_final:
         return False
     begins = _should_average(training, valid_loss)
     if begins:

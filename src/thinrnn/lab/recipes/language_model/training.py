@@ -20,12 +20,12 @@ from thinrnn.lab.device.arithmetic import arithmetic
 from thinrnn.lab.device.exact import exact_products
 from thinrnn.lab.device.graphs import GraphedStep, Step
 from thinrnn.lab.device.padded import Padded
-from thinrnn.lab.models.weights import Penalty, names_of, set_weights_, weights_of
-from thinrnn.lab.recipes.iss import Lasso
+from thinrnn.lab.models.weights import names_of, set_weights_, weights_of
 from thinrnn.lab.recipes.language_model.model import LanguageModel
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.recipes.language_model.teacher import SoftTargets, distilled_loss
 from thinrnn.lab.recipes.optimizer import WeightsAndGates
+from thinrnn.lab.recipes.pruning import Pruning
 from thinrnn.lab.recipes.schedule import lr_factor
 from thinrnn.lab.run.packing import all_finite
 from thinrnn.lab.run.random_state import random_state, set_random_state_
@@ -39,14 +39,14 @@ class Training:
         settings: LanguageModelSettings,
         phase: str,
         model: LanguageModel,
-        penalty: Penalty | None,
+        pruning: Pruning,
         streams: Tensor,
     ) -> None:
         self.settings = settings
         self.phase = phase
         self.model = model
         self.dropouts = model.dropouts  # of the dense model
-        self.penalty = penalty
+        self.pruning = pruning
         self.streams = streams  # (L, B) int32
         self.soft: SoftTargets | None = None
         self.optimizer = make_optimizer(settings, model)
@@ -104,10 +104,8 @@ class Training:
         soft = () if self.soft is None else self.soft.between(self.place, end)
         if self.step_can_be_graphed and self.run_step == self.train_step and self.state is not None:
             self.run_step = GraphedStep(self.train_step, x, y, *soft)
-        if isinstance(self.penalty, thinrnn.Target):
-            self.penalty()  # closes gates from the host, which no graph can do
-            if self.penalty.step == self.penalty.steps:  # gates are no longer drawn
-                self.run_step = self.train_step
+        if self.pruning.step():  # from the host, which no graph can do; gates are drawn no more
+            self.run_step = self.train_step
         self.run_step(x, y, *soft)
         self.place = end
         self.step += 1
@@ -122,15 +120,12 @@ class Training:
         with arithmetic(self.settings.precision, x.device), Padded():
             logits, state = self.model(x, self.state)
             loss = self.loss(logits, y, *soft)
-        penalty = loss.new_zeros(())
-        if isinstance(self.penalty, thinrnn.L0 | Lasso):
-            penalty = self.penalty()
+        penalty = loss.new_zeros(()) + self.pruning.penalty()
         (loss + penalty).backward()
         if self.settings.clip:
             nn.utils.clip_grad_norm_(self.optimizer.weights, self.settings.clip, foreach=True)
         self.optimizer.step()
-        if isinstance(self.penalty, Lasso):
-            self.penalty.threshold_()
+        self.pruning.update_()
         self._carry(state)
         sums = torch.stack([loss.detach().float(), penalty.detach().float()]) * len(x)
         self.epoch_sums += sums
@@ -165,9 +160,8 @@ class Training:
         """Drop what this epoch asks for: less and less while a target closes gates."""
         s = self.settings
         small = 1.0 if s.small_dropout is None else s.small_dropout / max(s.dropout, 1e-9)
-        part = 0.0 if self.phase == "dense" else 1.0
-        if isinstance(self.penalty, thinrnn.Target):
-            part = self.penalty.progress_at(self.epoch * self.epoch_steps)
+        done = self.pruning.progress_at(self.epoch * self.epoch_steps)
+        part = 0.0 if self.phase == "dense" else done
         wanted = self.dropouts.scaled(1 + (small - 1) * part)
         if wanted != self.model.dropouts:
             self.model.set_dropouts(wanted)
@@ -218,7 +212,7 @@ class Training:
     def snapshot(self) -> dict[str, Any]:
         """Return everything that the next steps depend on."""
         return {
-            "model": weights_of(self.model, self.penalty),
+            "model": weights_of(self.model, self.pruning),
             "optimizer": self.optimizer.snapshot(names_of(self.model)),
             "state": self.state,
             "epoch_sums": self.epoch_sums,
@@ -231,7 +225,7 @@ class Training:
     def restore_(self, saved: dict[str, Any]) -> None:
         """Go on from a snapshot; the model is as it was built, not yet cut."""
         device = self.streams.device
-        set_weights_(self.model, self.penalty, saved["model"])
+        set_weights_(self.model, self.pruning, saved["model"])
         self.optimizer.restore_(saved["optimizer"], names_of(self.model))
         self.epoch_sums.copy_(saved["epoch_sums"])
         self.log_sums.copy_(saved["log_sums"])

@@ -76,11 +76,11 @@ def best_model(
     settings = training.settings
     batches = Batches(data.dev, data.tables, CPU)
     again, _ = build_training(settings, training.phase, shape, data, batches, plan)
-    set_weights_(again.model, again.penalty, training.best)
+    set_weights_(again.model, again.pruning, training.best)
     again.model.eval()
     if plan is None:
         return again.model, {}
-    small, difference = compact_and_verify(again.model, batches)
+    small, difference = compact_and_verify(again, batches)
     kept = kept_in(again.model)
     write_json(run.path / "pattern.json", pattern(build_model(settings, shape, data), plan, kept))
     neurons = {name: len(left) for name, left in kept.items()}
@@ -90,12 +90,14 @@ def best_model(
 
 
 def compact_and_verify(
-    gated: nn.Module, batches: Batches, round_to: int = 1
+    training: Training, batches: Batches, round_to: int = 1
 ) -> tuple[nn.Module, float]:
     """Return the small model and how far its outputs are from the gated one's, on real data."""
-    small = thinrnn.compact(gated, round_to=round_to)
+    gated, target = training.model, training.pruning.target
+    small = thinrnn.compact(gated, target=target, round_to=round_to)
     questions = torch.arange(min(4, len(batches.context_lengths)))
-    return small, thinrnn.verify(gated, small, batches.take(questions).inputs)
+    inputs = batches.take(questions).inputs
+    return small, thinrnn.verify(gated, small, inputs, target=target)
 
 
 def time_models(run: RunFolder, settings: SquadSettings, progress: Progress) -> None:

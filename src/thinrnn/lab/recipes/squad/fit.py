@@ -7,8 +7,7 @@ from typing import Any
 from thinrnn.lab.device.arithmetic import arithmetic
 from thinrnn.lab.models.weights import weights_of
 from thinrnn.lab.recipes.fitting import Loop
-from thinrnn.lab.recipes.gate_log import gate_state, params_kept, params_wanted
-from thinrnn.lab.recipes.iss import Lasso
+from thinrnn.lab.recipes.gate_log import gate_state, params_kept
 from thinrnn.lab.recipes.squad.batches import Batches
 from thinrnn.lab.recipes.squad.data import Split
 from thinrnn.lab.recipes.squad.evaluate import Score, score
@@ -51,15 +50,14 @@ class Fitting(Loop[Training]):
         train_loss, penalty = t.means.of_round()
         if not t.is_finite():
             self.diverged()
-        if isinstance(t.penalty, Lasso):
-            t.penalty.close_()
-        with t.optimizer.averaged(), self.present():
+        t.pruning.close_()
+        with t.optimizer.averaged():
             reached = self.score()
             gates, params = gate_state(t.model), params_kept(t.model)
-        if t.penalty is not None and t.settings.shrink:
+        if t.pruning.is_on and t.settings.shrink:
             t.shrink()
         with t.optimizer.averaged():
-            t.best = weights_of(t.model, t.penalty)
+            t.best = weights_of(t.model, t.pruning)
         losses = {
             "train_loss": train_loss,
             "valid_loss": reached.loss,
@@ -68,7 +66,7 @@ class Fitting(Loop[Training]):
             "f1": reached.f1,
             "penalty": penalty,
         }
-        self.tell_epoch(losses, gates, params=params, target=params_wanted(t.penalty))
+        self.tell_epoch(losses, gates, params=params, target=t.pruning.params)
         sizes = f"  kept {'-'.join(map(str, gates['kept'].values()))}" if gates["kept"] else ""
         self.progress.line(
             f"{t.phase:<8} step {t.step:>6}/{self.total}  train {train_loss:.3f}  "

@@ -9,8 +9,7 @@ import torch
 
 import thinrnn
 from thinrnn.lab.models.model_folder import load_weights
-from thinrnn.lab.models.weights import Penalty
-from thinrnn.lab.recipes.iss import Lasso
+from thinrnn.lab.recipes.pruning import ByL0, ByLasso, Pruning, ToTarget
 from thinrnn.lab.recipes.squad.batches import Batches
 from thinrnn.lab.recipes.squad.model import ENCODER, SIX, BiDAF
 from thinrnn.lab.recipes.squad.prepare import Prepared
@@ -73,15 +72,15 @@ def build_model(settings: SquadSettings, shape: Shape, data: Prepared) -> BiDAF:
     return model
 
 
-def add_gates(settings: SquadSettings, model: BiDAF, plan: Plan) -> Penalty:
-    """Put gates on a dense model; return the penalty that closes them."""
+def add_gates(settings: SquadSettings, model: BiDAF, plan: Plan) -> Pruning:
+    """Put gates on a dense model; return what closes them."""
     if settings.lasso is not None:
-        return Lasso(model, plan, weight=settings.lasso, smallest=settings.lasso_zero)
+        return ByLasso(model, plan, weight=settings.lasso, smallest=settings.lasso_zero)
     thinrnn.attach_(model, plan, gate=thinrnn.HardConcrete(mean=settings.gate_mean))
     if settings.l0 is not None:
-        return thinrnn.L0(model, weight=settings.l0)
+        return ByL0(model, weight=settings.l0)
     steps = math.ceil(settings.target_time * settings.steps)
-    return thinrnn.Target(model, params=settings.target_params, steps=steps)
+    return ToTarget(thinrnn.Target(model, params=settings.target_params, steps=steps))
 
 
 def build_training(
@@ -97,7 +96,7 @@ def build_training(
     The plan is found here unless it is given.
     """
     model = build_model(settings, shape, data)
-    penalty = None
+    pruning = Pruning()
     if phase == "gated" and plan is None:
         plan = find_plan(model, settings.select)  # many small steps: faster on the CPU
     model.to(batches.device)
@@ -105,5 +104,5 @@ def build_training(
         assert plan is not None
         if settings.start_from:
             load_weights(model, Path(settings.start_from))
-        penalty = add_gates(settings, model, plan)
-    return Training(settings, phase, model, penalty, data, batches), plan
+        pruning = add_gates(settings, model, plan)
+    return Training(settings, phase, model, pruning, data, batches), plan

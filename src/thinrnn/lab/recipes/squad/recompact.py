@@ -27,8 +27,9 @@ def recompact(
     batches, plan = Batches(data.dev, data.tables, CPU), known_plan(run, "gated")
     shape = dense_shape(settings)
     training, _ = build_training(settings, "gated", shape, data, batches, plan)
-    set_weights_(training.model, training.penalty, weights)
-    small, difference = compact_and_verify(training.model.eval(), batches, round_to)
+    set_weights_(training.model, training.pruning, weights)
+    training.model.eval()
+    small, difference = compact_and_verify(training, batches, round_to)
     arguments = model_arguments(settings, shape, data)
     save_model(small, folder, arguments, data.vocabulary, precision)
     neurons = {name: len(kept) for name, kept in record_of(small).kept.items()}

@@ -15,9 +15,9 @@ from thinrnn._gates.attach import attached
 from thinrnn.lab.device.arithmetic import arithmetic
 from thinrnn.lab.device.exact import exact_products
 from thinrnn.lab.device.graphs import GraphedStep, Step
-from thinrnn.lab.models.weights import Penalty, names_of, set_weights_, weights_of
-from thinrnn.lab.recipes.iss import Lasso
+from thinrnn.lab.models.weights import names_of, set_weights_, weights_of
 from thinrnn.lab.recipes.means import Means
+from thinrnn.lab.recipes.pruning import Pruning
 from thinrnn.lab.recipes.schedule import lr_factor
 from thinrnn.lab.recipes.squad.batches import Batches, shuffled, usable
 from thinrnn.lab.recipes.squad.evaluate import span_loss
@@ -38,12 +38,12 @@ class Training:
         settings: SquadSettings,
         phase: str,
         model: BiDAF,
-        penalty: Penalty | None,
+        pruning: Pruning,
         data: Prepared,
         batches: Batches,
     ) -> None:
         self.settings, self.phase = settings, phase
-        self.model, self.penalty = model, penalty
+        self.model, self.pruning = model, pruning
         self.batches = batches
         self.questions = questions_of(settings, data)
         self.optimizer = make_optimizer(settings, model)
@@ -83,10 +83,8 @@ class Training:
         which = self._next_questions()
         batch = self.batches.take(which, context_step=s.context_step, question_step=s.question_step)
         answer = self.batches.answer[which.to(self.batches.device, non_blocking=True)]
-        if isinstance(self.penalty, thinrnn.Target):
-            self.penalty()  # closes gates from the host, which no graph can do
-            if self.penalty.step == self.penalty.steps:  # gates are no longer drawn
-                self.graphs.clear()
+        if self.pruning.step():  # from the host, which no graph can do; gates are drawn no more
+            self.graphs.clear()
         inputs = (*batch.inputs, answer)
         self._step_for(inputs)(*inputs)
         self.means.count()
@@ -121,15 +119,12 @@ class Training:
         with arithmetic(self.settings.precision, answer.device):
             start, end = self.model(*given)
         loss = span_loss(start, end, answer)
-        penalty = loss.new_zeros(())
-        if isinstance(self.penalty, thinrnn.L0 | Lasso):
-            penalty = self.penalty()
+        penalty = loss.new_zeros(()) + self.pruning.penalty()
         (loss + penalty).backward()
         if self.settings.clip:
             nn.utils.clip_grad_norm_(self.optimizer.weights, self.settings.clip, foreach=True)
         self.optimizer.step()
-        if isinstance(self.penalty, Lasso):
-            self.penalty.threshold_()
+        self.pruning.update_()
         self.means.add(loss, penalty)
 
     def begin_epoch(self) -> None:
@@ -170,7 +165,7 @@ class Training:
     def snapshot(self) -> dict[str, Any]:
         """Return everything that the next steps depend on."""
         return {
-            "model": weights_of(self.model, self.penalty),
+            "model": weights_of(self.model, self.pruning),
             "optimizer": self.optimizer.snapshot(names_of(self.model)),
             "means": self.means.snapshot(),
             "best": self.best,
@@ -180,7 +175,7 @@ class Training:
 
     def restore_(self, saved: dict[str, Any]) -> None:
         """Go on from a snapshot; the model is as it was built, not yet cut."""
-        set_weights_(self.model, self.penalty, saved["model"])
+        set_weights_(self.model, self.pruning, saved["model"])
         self.optimizer.restore_(saved["optimizer"], names_of(self.model))
         self.means.restore_(saved["means"])
         self.best = saved["best"]

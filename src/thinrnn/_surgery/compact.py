@@ -75,21 +75,27 @@ def compact(
     if inputs not in ("same", "kept"):
         raise PlanError(f"inputs='{inputs}': it is 'same' or 'kept'.")
     gated = attached(model)
-    values = {name: gate.value.detach() for name, gate in gated.gates.items()}
-    if target is not None:
-        final = target.final_log_alpha()
-        values = {name: gate.estimator.value(final[name]) for name, gate in gated.gates.items()}
+    final = {} if target is None else target.final_log_alpha()
+    values = {
+        name: gate.estimator.value(final.get(name, gate.wide_log_alpha.detach()))
+        for name, gate in gated.gates.items()
+    }
     is_open = {name: value > 0 for name, value in values.items()}
     keep, remarks = neurons_to_keep(gated, is_open, round_to=round_to)
     for remark in remarks:
         warnings.warn(f"{remark}.", stacklevel=2)
-    return small_copy(gated, keep, values, inputs=inputs)
+    return small_copy(gated, keep, values=values, inputs=inputs)
 
 
 def small_copy(
-    gated: Attached, keep: Keep, values: dict[str, Tensor], *, inputs: str = "same"
+    gated: Attached, keep: Keep, *, values: dict[str, Tensor] | None = None, inputs: str = "same"
 ) -> nn.Module:
-    """Return a copy of the model with the gates' values folded in, and only `keep` left."""
+    """Return a copy of the model with gates folded in, and only `keep` left.
+
+    The gates are those of eval, or the `values`.
+    """
+    if values is None:
+        values = {name: gate.value for name, gate in gated.gates.items()}
     positions = kept_positions(gated.model, gated.plan, keep)
     small = gated.copy_without(_small_tensors(gated, values, positions))
     small, _ = follow_tensors(small, set(positions))

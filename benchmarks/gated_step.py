@@ -7,23 +7,22 @@ The model is the paper's: two LSTM layers of 1500 between an embedding of 1500 a
 Dense and gated steps alternate, so that a noisy machine cannot favour one; medians are compared.
 """
 
-import argparse
-import json
-import platform
-import shlex
 import statistics
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
+from record import RESULTS, parser, write_record
 from steps import in_graph, milliseconds
 from torch import Tensor, nn
 
 import thinrnn
 
+WARM = 3
+
 
 class LanguageModel(nn.Module):
+    """The paper's network, without the recipe around it."""
+
     def __init__(self, words: int, size: int) -> None:
         super().__init__()
         self.embedding = nn.Embedding(words, size)
@@ -32,10 +31,13 @@ class LanguageModel(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         output, _ = self.lstm(self.embedding(tokens))
-        return self.decoder(output)
+        logits: Tensor = self.decoder(output)
+        return logits
 
 
-def make_step(model: nn.Module, tokens: Tensor, penalty: Callable[[], Tensor] | None) -> Callable:
+def make_step(
+    model: nn.Module, tokens: Tensor, penalty: Callable[[], Tensor] | None
+) -> Callable[[], None]:
     """Return one training step: forward, backward, clipping, SGD."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     criterion = nn.CrossEntropyLoss()
@@ -56,64 +58,44 @@ def make_step(model: nn.Module, tokens: Tensor, penalty: Callable[[], Tensor] | 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--words", type=int, default=10_000)
-    parser.add_argument("--size", type=int, default=1500)
-    parser.add_argument("--repeats", type=int, default=None)
-    parser.add_argument("--out", type=Path, default=None)
-    options = parser.parse_args()
-    device = options.device
+    options = parser(__doc__, "gated-step-DEVICE.json")
+    options.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    options.add_argument("--words", type=int, default=10_000)
+    options.add_argument("--size", type=int, default=1500)
+    options.add_argument("--repeats", type=int, help="default: 15 on the CPU, 200 on a GPU")
+    chosen = options.parse_args()
+    device = chosen.device
+    if chosen.out.stem.endswith("DEVICE"):
+        chosen.out = RESULTS / f"gated-step-{device}.json"
     batch, steps = (10, 30) if device == "cpu" else (20, 35)
-    repeats = options.repeats or (15 if device == "cpu" else 200)
+    repeats = chosen.repeats or (15 if device == "cpu" else 200)
     torch.manual_seed(0)
-    tokens = torch.randint(0, options.words, (steps, batch))
+    tokens = torch.randint(0, chosen.words, (steps, batch))
 
-    models = [LanguageModel(options.words, options.size) for _ in range(2)]
-    plan = thinrnn.find_groups(models[1], tokens[:3, :2])
-    thinrnn.attach_(models[1], plan)
+    dense, gated = (LanguageModel(chosen.words, chosen.size) for _ in range(2))
+    thinrnn.attach_(gated, thinrnn.find_groups(gated, tokens[:3, :2]))
     tokens = tokens.to(device)
-    dense, gated = (model.to(device) for model in models)
-    penalty = thinrnn.L0(gated, weight=8.6e-8)
-    steps_to_time = {
+    dense, gated = dense.to(device), gated.to(device)
+    timed = {
         "dense": make_step(dense, tokens, None),
-        "gated": make_step(gated, tokens, penalty),
+        "gated": make_step(gated, tokens, thinrnn.L0(gated, weight=8.6e-8)),
     }
     if device == "cuda":
-        steps_to_time = {name: in_graph(step) for name, step in steps_to_time.items()}
-    times: dict[str, list[float]] = {name: [] for name in steps_to_time}
-    for turn in range(repeats + 3):
-        for name, step in steps_to_time.items():
+        timed = {name: in_graph(step) for name, step in timed.items()}
+    times: dict[str, list[float]] = {name: [] for name in timed}
+    for turn in range(repeats + WARM):
+        for name, step in timed.items():
             taken = milliseconds(step, device)
-            if turn >= 3:
+            if turn >= WARM:
                 times[name].append(taken)
 
-    medians = {name: statistics.median(values) for name, values in times.items()}
-    result = {
-        "what": "training step with gates against the same step without",
-        "command": shlex.join(["python", *sys.argv]),
-        "model": {"words": options.words, "size": options.size, "layers": 2},
-        "batch": batch,
-        "steps": steps,
-        "repeats": repeats,
-        "milliseconds": {n: {"median": m, "min": min(times[n])} for n, m in medians.items()},
-        "ratio": medians["gated"] / medians["dense"],
-        "ratio_of_minima": min(times["gated"]) / min(times["dense"]),
-        "environment": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "thinrnn": thinrnn.__version__,
-            "device": torch.cuda.get_device_name() if device == "cuda" else platform.machine(),
-            "threads": torch.get_num_threads(),
-        },
-    }
-    out = options.out or Path(f"results/speed/gated-step-{device}.json")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(result, indent=1) + "\n")
-    print(
-        f"dense {medians['dense']:.2f} ms, gated {medians['gated']:.2f} ms, "
-        f"ratio {result['ratio']:.3f} (of minima {result['ratio_of_minima']:.3f}); wrote {out}"
-    )
+    found = {n: {"median": statistics.median(t), "min": min(t)} for n, t in times.items()}
+    ratio = found["gated"]["median"] / found["dense"]["median"]
+    print(f"dense {found['dense']['median']:.2f} ms, gated {found['gated']['median']:.2f} ms")
+    print(f"ratio {ratio:.3f}")
+    what = "training step with gates against the same step without"
+    shape = {"batch": batch, "steps": steps, "repeats": repeats}
+    write_record(what, chosen, device=device, step=shape, milliseconds=found, ratio=ratio)
 
 
 if __name__ == "__main__":

@@ -6,20 +6,18 @@ Much of the work of a small language model is its output layer. The ways take tu
 machine cannot favour one; medians are compared, for a batch of 10 with 30 steps and for one step.
 """
 
-import argparse
-from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
 import numpy
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
-from record import medians, write_record
+from record import Call, medians, parser, write_record
 
 OURS = "com.microsoft"
 SHAPES = {"10 x 30": (30, 10), "1 x 1": (1, 1)}
 
 
-def build(nodes: list, weights: dict, inputs: int, words: int) -> bytes:
+def build(nodes: list[Any], weights: dict[str, Any], inputs: int, words: int) -> bytes:
     """Return a model of one layer: x (T, B, inputs) to y (T, B, words)."""
     graph = helper.make_graph(
         nodes,
@@ -39,7 +37,7 @@ def ways(inputs: int, words: int) -> dict[str, bytes]:
     b = random.normal(0, 0.05, words).astype("float32")
     node = helper.make_node
 
-    def dynamic(codes: numpy.ndarray, scale: numpy.ndarray, zero: dict | None = None) -> bytes:
+    def dynamic(codes: Any, scale: Any, zero: dict[str, Any] | None = None) -> bytes:
         layer = node(
             "DynamicQuantizeMatMul", ["x", "w", "s", *(zero or [""]), "b"], ["y"], domain=OURS
         )
@@ -95,7 +93,7 @@ def ways(inputs: int, words: int) -> dict[str, bytes]:
     }
 
 
-def make_call(model: bytes, x: numpy.ndarray) -> Callable:
+def make_call(model: bytes, x: numpy.ndarray) -> Call:
     """Return a call of a model on one thread."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -104,12 +102,11 @@ def make_call(model: bytes, x: numpy.ndarray) -> Callable:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--inputs", type=int, default=215)
-    parser.add_argument("--words", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=25)
-    parser.add_argument("--out", type=Path, default=Path("results/speed/output-layer-cpu.json"))
-    options = parser.parse_args()
+    arguments = parser(__doc__, "output-layer-cpu.json")
+    arguments.add_argument("--inputs", type=int, default=215)
+    arguments.add_argument("--words", type=int, default=10_000)
+    arguments.add_argument("--rounds", type=int, default=25)
+    options = arguments.parse_args()
     models = ways(options.inputs, options.words)
     found: dict[str, dict[str, float]] = {}
     for shape, (steps, batch) in SHAPES.items():

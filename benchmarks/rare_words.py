@@ -13,13 +13,12 @@ random: they take the same time whatever they are.
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy
 import torch
-from record import medians, write_record
+from record import Call, medians, parser, write_record
 
 from thinrnn import export_onnx, quantize_onnx
 from thinrnn.lab.recipes.language_model.model import LanguageModel, example_tokens
@@ -53,22 +52,21 @@ def write_ways(options: argparse.Namespace, folder: Path) -> dict[str, Path]:
     return files
 
 
-def make_call(path: Path, tokens: numpy.ndarray) -> Callable:
+def make_call(path: Path, tokens: numpy.ndarray) -> Call:
     """Return a call of a file on one thread."""
     file = OnnxFile(path)
     return lambda: file({"tokens": tokens})
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--embedding", type=int, default=139)
-    parser.add_argument("--hidden", type=int, default=298)
-    parser.add_argument("--words", type=int, default=10_000)
-    parser.add_argument("--rare", type=int, default=8_000)
-    parser.add_argument("--rare-size", type=int, default=25)
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--out", type=Path, default=Path("results/speed/rare-words-cpu.json"))
-    options = parser.parse_args()
+    arguments = parser(__doc__, "rare-words-cpu.json")
+    arguments.add_argument("--embedding", type=int, default=139)
+    arguments.add_argument("--hidden", type=int, default=298)
+    arguments.add_argument("--words", type=int, default=10_000)
+    arguments.add_argument("--rare", type=int, default=8_000)
+    arguments.add_argument("--rare-size", type=int, default=25)
+    arguments.add_argument("--rounds", type=int, default=40)
+    options = arguments.parse_args()
     found: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         files = write_ways(options, Path(folder))

@@ -15,15 +15,13 @@ ONNX Runtime's own threads, which share out its operators, are slower for dense 
 the models alternate, so that a noisy machine cannot favour one; medians are compared.
 """
 
-import argparse
-import shlex
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+from record import Call, parser, write_record
 from torch import Tensor
 
 from thinrnn.lab.models.model_folder import read_table
@@ -36,8 +34,6 @@ from thinrnn.lab.recipes.squad.reader import Reader
 from thinrnn.lab.recipes.squad.reading import read_squad
 from thinrnn.lab.recipes.squad.tokens import split
 from thinrnn.lab.recipes.squad.workers import Shared
-from thinrnn.lab.run.environment import environment
-from thinrnn.lab.run.files import write_json
 from thinrnn.onnx import export_onnx
 from thinrnn.timing import benchmark
 
@@ -54,7 +50,7 @@ def texts_of(path: Path, number: int) -> Texts:
     return [p.context for p in chosen], [p.questions[0].text for p in chosen]
 
 
-def in_onnxruntime(reader: Reader, example: tuple[Tensor, ...]) -> Callable:
+def in_onnxruntime(reader: Reader, example: tuple[Tensor, ...]) -> Callable[..., Any]:
     """Return a reader as ONNX Runtime runs it in one thread."""
     import onnxruntime
 
@@ -74,7 +70,7 @@ def in_onnxruntime(reader: Reader, example: tuple[Tensor, ...]) -> Callable:
     return read
 
 
-def calls_of(answerer: Answerer, texts: Texts) -> dict[str, Callable[[], Any]]:
+def calls_of(answerer: Answerer, texts: Texts) -> dict[str, Call]:
     """Return what is timed of one model: from tokens, from text, from text with new words."""
     words = answerer.words
     answerer.answer(*texts)
@@ -94,7 +90,7 @@ def calls_of(answerer: Answerer, texts: Texts) -> dict[str, Callable[[], Any]]:
     }
 
 
-def compare(answerers: dict[str, Answerer], texts: Texts, seconds: float) -> dict:
+def compare(answerers: dict[str, Answerer], texts: Texts, seconds: float) -> dict[str, Any]:
     """Return milliseconds and how many times faster small models are, by what is timed."""
     calls = {name: calls_of(answerer, texts) for name, answerer in answerers.items()}
     found: dict[str, dict[str, dict[str, float]]] = {}
@@ -112,39 +108,39 @@ def compare(answerers: dict[str, Answerer], texts: Texts, seconds: float) -> dic
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="folder with squad/ and glove/")
-    parser.add_argument("--model", type=Path, nargs="+", default=SMALL, help="small models")
-    parser.add_argument("--batch", type=int, nargs="+", default=[1, 60])
-    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--runtime", nargs="+", default=["torch", "onnxruntime"])
-    parser.add_argument("--seconds", type=float, default=1.5, help="per model and case")
-    parser.add_argument("--out", type=Path, default=Path("results/speed/reader-speed-cpu.json"))
-    options = parser.parse_args()
+    arguments = parser(__doc__, "reader-speed-cpu.json")
+    arguments.add_argument("--data", type=Path, required=True, help="folder with squad/ and glove/")
+    arguments.add_argument("--model", type=Path, nargs="+", default=SMALL, help="small models")
+    arguments.add_argument("--batch", type=int, nargs="+", default=[1, 60])
+    arguments.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    arguments.add_argument("--runtime", nargs="+", default=["torch", "onnxruntime"])
+    arguments.add_argument("--seconds", type=float, default=1.5, help="per model and case")
+    options = arguments.parse_args()
 
     first = options.model[0]
     files = find_files(options.data, train=False, size=vector_size(first))
     texts = {batch: texts_of(files.dev, batch) for batch in options.batch}
-    spoken = {
+    words_used = {
         text[a:b].lower()
         for parts in texts.values()
         for part in parts
         for text in part
         for a, b in split(text)
     }
-    rows, vectors = read_glove(files.glove, spoken)
+    rows, vectors = read_glove(files.glove, words_used)
     loaded = {folder.name: load_model(folder, vectors) for folder in options.model}
     torch.manual_seed(0)
-    arguments = read_table(first / "recipe.json")["model"]
-    dense = BiDAF(**{**arguments, "six": tuple(arguments["six"])}).eval()
+    shape = read_table(first / "recipe.json")["model"]
+    dense = BiDAF(**{**shape, "six": tuple(shape["six"])}).eval()
     dense.set_glove_(vectors)
-    models = {"dense": dense, **{name: one.model for name, one in loaded.items()}}
+    models: dict[str, Any] = {"dense": dense}
+    models |= {name: one.model for name, one in loaded.items()}
     vocabulary = loaded[first.name].vocabulary
     words = {n: Words(Reader(m), vocabulary, rows, vectors) for n, m in models.items()}
     few = torch.randint(1, 9, (2, 7)), torch.randint(1, 9, (2, 4))
     cases = []
     for runtime in options.runtime:
-        readers: dict[str, Callable] = {name: w.reader for name, w in words.items()}
+        readers: dict[str, Callable[..., Any]] = {name: w.reader for name, w in words.items()}
         if runtime == "onnxruntime":
             for name, w in words.items():
                 example = (torch.randn(9, w.table.shape[1]), *few)
@@ -158,23 +154,20 @@ def main() -> None:
                     f"{name} {found['text'][name]['median']:.2f} ms" for name in models
                 )
                 print(f"{runtime:<11} {threads} threads, batch {batch:>2}: {shown}", flush=True)
-    result = {
-        "what": "small readers against the dense one on the CPU, in milliseconds per batch",
-        "command": shlex.join(["python", *sys.argv]),
-        "models": [str(folder) for folder in options.model],
-        "sizes": {name: size(model) for name, model in models.items()},
-        "lengths": {
+    write_record(
+        "small readers against the dense one on the CPU, in milliseconds per batch",
+        options,
+        models=[str(folder) for folder in options.model],
+        sizes={name: size(model) for name, model in models.items()},
+        lengths={
             str(batch): {
                 "context": [len(split(text)) for text in parts[0]],
                 "question": [len(split(text)) for text in parts[1]],
             }
             for batch, parts in texts.items()
         },
-        "cases": cases,
-        "environment": environment(),
-    }
-    write_json(options.out, result)
-    print(f"wrote {options.out}")
+        cases=cases,
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
-"""What benchmarks share: medians of calls that take turns, and a file with what was found."""
+"""What benchmarks share: options, medians of calls that take turns, and a file with the results."""
 
 import argparse
 import importlib.metadata
+import importlib.util
+import json
 import shlex
 import statistics
 import sys
@@ -14,32 +16,46 @@ from thinrnn.lab.run.files import write_json
 from thinrnn.timing import warm_clock
 from tools.results.paths import without_paths
 
+Call = Callable[[], Any]
+RESULTS = Path("results/speed")
 
-def medians(calls: Mapping[str, Callable], rounds: int) -> dict[str, float]:
-    """Return the milliseconds of each call, all warm."""
+
+def parser(doc: str | None, file: str) -> argparse.ArgumentParser:
+    """Return a parser with the first line of the docstring and --out, by default this file."""
+    made = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
+    made.add_argument("--out", type=Path, default=RESULTS / file, help="default: %(default)s")
+    return made
+
+
+def medians(calls: Mapping[str, Call], rounds: int) -> dict[str, float]:
+    """Return the median milliseconds of each call, all warm."""
     clock = warm_clock(calls)
     times = [clock.round() for _ in range(rounds)]
     return {name: statistics.median(one[name] for one in times) for name in calls}
 
 
-def command_line() -> str:
-    """Return how this program was called, without paths of this machine."""
-    return str(without_paths(shlex.join(["python", *sys.argv])))
-
-
 def write_record(
-    what: str, options: argparse.Namespace, *, device: str = "cpu", **found: Any
+    what: str,
+    options: argparse.Namespace,
+    *,
+    device: str = "cpu",
+    machine: dict[str, Any] | None = None,
+    **found: Any,
 ) -> None:
     """Write what was found to `options.out`, with command, settings, versions and machine."""
-    settings = {k: v for k, v in vars(options).items() if not isinstance(v, Path)}
-    versions = {"onnxruntime": importlib.metadata.version("onnxruntime")}
+    settings = {key: value for key, value in vars(options).items() if key != "out"}
+    versions = {
+        name: importlib.metadata.version(name)
+        for name in ("onnxruntime",)
+        if device == "cpu" and importlib.util.find_spec(name)
+    }
     record = {
         "what": what,
-        "command": command_line(),
-        "settings": settings,
+        "command": without_paths(shlex.join(["python", *sys.argv])),
+        "settings": without_paths(json.loads(json.dumps(settings, default=str))),
         **found,
-        "environment": environment(device) | (versions if device == "cpu" else {}),
+        "environment": machine or environment(device) | versions,
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     write_json(options.out, record)
-    print(f"wrote {options.out}")
+    print(f"wrote {options.out}", flush=True)

@@ -24,10 +24,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from record import command_line
+from record import RESULTS, parser, write_record
 
 import thinrnn
-from thinrnn.lab.run.files import write_atomic
 
 PROGRAM = Path(__file__).with_name("rhn_way.py")
 WAYS = {
@@ -43,33 +42,33 @@ PEAKS = {"operations": 989e12, "memory": 4.8e12, "cache": 5.5e12}
 class Way:
     """The process of one way, its times, and why it ended if it did."""
 
-    def __init__(self, name: str, asked: dict[str, Any]) -> None:
+    def __init__(self, name: str, settings: dict[str, Any]) -> None:
         self.name = name
         self.times: list[float] = []
         self.kernels: list[dict[str, Any]] = []
         self.last_loss: list[float] = []
         self.about: dict[str, Any] = {}
         self.failure = ""
-        self.said = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         paths = os.pathsep.join(path for path in sys.path if path)
         self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), name, json.dumps(asked)],
+            [sys.executable, str(PROGRAM), name, json.dumps(settings)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self.said,
+            stderr=self.errors,
             env=os.environ | {"PYTHONFAULTHANDLER": "1", "PYTHONPATH": paths},
             text=True,
         )
 
     def answer(self, limit: float) -> Any:
-        """Return what the process says next; None, for good, if nothing comes within the limit."""
+        """Return the next answer of the process; stop it and return None after the limit."""
         assert self.process.stdout is not None
         line = ""
         if select.select([self.process.stdout], [], [], max(0.0, limit))[0]:
             line = self.process.stdout.readline()
             reason = "ended"
         else:
-            reason = f"said nothing for {limit:.0f} s"
+            reason = f"gave no answer for {limit:.0f} s"
         if not line:
             self.stop(reason)
             return None
@@ -88,14 +87,14 @@ class Way:
         return self.answer(limit) or []
 
     def stop(self, reason: str = "") -> None:
-        """End the process; with a reason, keep it and the last that the process said."""
+        """End the process; with a reason, keep that and the end of its error output."""
         if reason == "ended":
             self.process.wait()
         self.process.kill()
         code = self.process.wait()
         if reason and not self.failure:
-            self.said.seek(0)
-            text = self.said.read().decode(errors="replace").strip()
+            self.errors.seek(0)
+            text = self.errors.read().decode(errors="replace").strip()
             self.failure = f"{reason}, exit {code}: {text[-3000:]}"
             print(f"{self.name}: {self.failure}", flush=True)
 
@@ -129,17 +128,10 @@ def counts(options: argparse.Namespace) -> dict[str, Any]:
     return found | {"floor_milliseconds_on_h200": floors}
 
 
-def report(options: argparse.Namespace, ways: list[Way]) -> dict[str, Any]:
+def found_by(options: argparse.Namespace, ways: list[Way]) -> dict[str, Any]:
     """Return what is known so far."""
     medians = {way.name: statistics.median(way.times) for way in ways if way.times}
-    about = next((way.about for way in ways if way.about), {})
-    plain = {
-        k: v for k, v in vars(options).items() if k not in ("out", "device", "ways", "profile")
-    }
     return {
-        "what": "training step of a recurrent highway network, in several ways",
-        "command": command_line(),
-        "options": plain,
         "milliseconds": {
             way.name: {"median": medians[way.name], "min": min(way.times), "steps": len(way.times)}
             for way in ways
@@ -155,14 +147,23 @@ def report(options: argparse.Namespace, ways: list[Way]) -> dict[str, Any]:
         "kernels": {way.name: way.kernels for way in ways if way.kernels},
         "failed": {way.name: way.failure for way in ways if way.failure},
         "counts": counts(options),
-        "environment": {
-            "python": platform.python_version(),
-            "torch": about.get("torch"),
-            "thinrnn": thinrnn.__version__,
-            "device": about.get("device") or platform.machine(),
-            "threads": about.get("threads"),
-        },
     }
+
+
+def write(options: argparse.Namespace, ways: list[Way]) -> dict[str, Any]:
+    """Write what is known so far, and return it."""
+    about = next((way.about for way in ways if way.about), {})
+    machine = {
+        "python": platform.python_version(),
+        "torch": about.get("torch"),
+        "thinrnn": thinrnn.__version__,
+        "device": about.get("device") or platform.machine(),
+        "threads": about.get("threads"),
+    }
+    found = found_by(options, ways)
+    what = "training step of a recurrent highway network, in several ways"
+    write_record(what, options, machine=machine, **found)
+    return found
 
 
 def show(result: dict[str, Any]) -> None:
@@ -183,14 +184,14 @@ def show_kernels(way: Way) -> None:
     sys.stdout.flush()
 
 
-def measure(options: argparse.Namespace, out: Path) -> list[Way]:
+def measure(options: argparse.Namespace) -> list[Way]:
     """Run every way in turns; write what is known after each round."""
     names = options.ways or WAYS[options.device] + (
         COMPILED[options.device] if options.compiled else []
     )
-    asked = {k: v for k, v in vars(options).items() if k not in ("out", "ways", "profile")}
+    settings = {k: v for k, v in vars(options).items() if k not in ("out", "ways", "profile")}
     end = time.monotonic() + options.seconds
-    ways = [Way(name, asked) for name in names]
+    ways = [Way(name, settings) for name in names]
     try:
         for way in ways:
             way.about = way.answer(end - time.monotonic()) or {}
@@ -200,16 +201,14 @@ def measure(options: argparse.Namespace, out: Path) -> list[Way]:
             for way in ways:
                 count = options.repeats if "graph" in way.name else options.slow_repeats
                 way.times += way.ask(str(count), options.turn)
-            result = report(options, ways)
-            write_atomic(out, json.dumps(result, indent=1) + "\n")
             print(f"round {number + 1} of {options.rounds}")
-            show(result)
+            show(write(options, ways))
         for way in ways:
             way.last_loss = way.ask("loss", options.turn)
             if way.name in options.profile:
                 way.kernels = way.ask("profile", options.turn)
                 show_kernels(way)
-        write_atomic(out, json.dumps(report(options, ways), indent=1) + "\n")
+        write(options, ways)
     finally:
         for way in ways:
             way.stop()
@@ -217,31 +216,29 @@ def measure(options: argparse.Namespace, out: Path) -> list[Way]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    parser.add_argument("--ways", nargs="+", default=None, help="only these, say 'polling graph'")
-    parser.add_argument("--words", type=int, default=10_000)
-    parser.add_argument("--width", type=int, default=830)
-    parser.add_argument("--depth", type=int, default=10)
-    parser.add_argument("--batch", type=int, default=20)
-    parser.add_argument("--steps", type=int, default=35)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--repeats", type=int, default=20, help="steps of a turn")
-    parser.add_argument("--slow-repeats", type=int, default=3, help="of what is no CUDA graph")
-    parser.add_argument("--seconds", type=float, default=75, help="until all must be ready")
-    parser.add_argument("--turn", type=float, default=20, help="seconds that a turn may take")
-    parser.add_argument("--gated", action="store_true", help="with gates and the paper's penalty")
-    parser.add_argument(
+    arguments = parser(__doc__, "rhn-step-DEVICE.json")
+    arguments.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    arguments.add_argument("--ways", nargs="+", default=None, help="only these")
+    arguments.add_argument("--words", type=int, default=10_000)
+    arguments.add_argument("--width", type=int, default=830)
+    arguments.add_argument("--depth", type=int, default=10)
+    arguments.add_argument("--batch", type=int, default=20)
+    arguments.add_argument("--steps", type=int, default=35)
+    arguments.add_argument("--rounds", type=int, default=5)
+    arguments.add_argument("--repeats", type=int, default=20, help="steps of a turn")
+    arguments.add_argument("--slow-repeats", type=int, default=3, help="of what is no CUDA graph")
+    arguments.add_argument("--seconds", type=float, default=75, help="until all must be ready")
+    arguments.add_argument("--turn", type=float, default=20, help="seconds that a turn may take")
+    arguments.add_argument("--gated", action="store_true", help="with gates and penalty")
+    arguments.add_argument(
         "--as-trained", action="store_true", help="padded sizes and the optimizer of a run"
     )
-    parser.add_argument("--profile", nargs="+", default=[], help="ways to take apart by kernels")
-    parser.add_argument("--compiled", action="store_true", help="also torch.compile")
-    parser.add_argument("--out", type=Path, default=None)
-    options = parser.parse_args()
-    out = options.out or Path(f"results/speed/rhn-step-{options.device}.json")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    ways = measure(options, out)
-    print(f"wrote {out}")
+    arguments.add_argument("--profile", nargs="+", default=[], help="ways to take apart by kernels")
+    arguments.add_argument("--compiled", action="store_true", help="also torch.compile")
+    options = arguments.parse_args()
+    if options.out.stem.endswith("DEVICE"):
+        options.out = RESULTS / f"rhn-step-{options.device}.json"
+    ways = measure(options)
     sys.exit(1 if any(way.failure for way in ways) else 0)
 
 

@@ -1,4 +1,4 @@
-"""One way of computing a training step of a recurrent highway network, timed when it is asked.
+"""One way of computing a training step of a recurrent highway network, timed on request.
 
 `benchmarks/rhn_step.py` starts this program once for each way. It prepares the step, prints a line,
 then answers every number on its standard input with that many times in milliseconds, "profile" with
@@ -44,11 +44,13 @@ def one_step(
     return s
 
 
-def make_compiled() -> Callable:
+def make_compiled() -> Callable[..., Any]:
     """The reference with each time step compiled; compiling all at once takes many minutes."""
     step = torch.compile(one_step)
 
-    def highway(x: Tensor, s: Tensor, W: Tensor, U: list, b: list, mask: Tensor | None) -> Tensor:
+    def highway(
+        x: Tensor, s: Tensor, W: Tensor, U: list[Tensor], b: list[Tensor], mask: Tensor | None
+    ) -> Tensor:
         outputs = []
         for from_x_t in F.linear(x, W).unbind():
             s = step(from_x_t, s, U, b, mask)
@@ -58,7 +60,7 @@ def make_compiled() -> Callable:
     return highway
 
 
-def make_highway(name: str) -> Callable:
+def make_highway(name: str) -> Callable[..., Any]:
     """Return the function that computes the recurrence in the way of this name."""
     if name == "reference":
         return rhn.highway
@@ -68,12 +70,12 @@ def make_highway(name: str) -> Callable:
         return rhn_fused.highway
     if name in ("pointwise", "polling"):
         return functools.partial(rhn_fused.highway, kernels=name)
-    kind, _, asked = name.partition(":")
+    kind, _, given = name.partition(":")
     if kind != "polling":
         raise ValueError(f"no way is called {name}")
     from thinrnn.nn._rhn.persistent import Polling
 
-    return functools.partial(rhn_fused.highway, kernels=Polling(**sizes(asked)))
+    return functools.partial(rhn_fused.highway, kernels=Polling(**sizes(given)))
 
 
 def sizes(text: str) -> dict[str, Any]:
@@ -86,7 +88,7 @@ def sizes(text: str) -> dict[str, Any]:
     return found
 
 
-def make_step(options: Namespace, highway: Callable) -> Callable[[], Tensor]:
+def make_step(options: Namespace, highway: Callable[..., Any]) -> Callable[[], Tensor]:
     """Return one training step whose recurrence is computed in the given way."""
     rhn.highway = rhn_fused.highway = highway
     torch.manual_seed(0)
@@ -109,7 +111,7 @@ def make_step(options: Namespace, highway: Callable) -> Callable[[], Tensor]:
         penalty = thinrnn.L0(model, weight={"rnn.0.weight_hh_d0": 6e-7})
     is_bf16 = options.device == "cuda"
     optimizer: torch.optim.Optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, foreach=True)
-    padded: Callable = contextlib.nullcontext
+    padded: Callable[..., Any] = contextlib.nullcontext
     if options.as_trained:
         padded, optimizer = (
             Padded,
@@ -132,7 +134,7 @@ def make_step(options: Namespace, highway: Callable) -> Callable[[], Tensor]:
     return step
 
 
-def kernels_of(run: Callable) -> list[dict[str, Any]]:
+def kernels_of(run: Callable[..., Any]) -> list[dict[str, Any]]:
     """Return what the kernels of a step take on the GPU, the longest first."""
     from torch.profiler import ProfilerActivity, profile
 
@@ -160,7 +162,7 @@ def main() -> None:
         torch.set_float32_matmul_precision("high")
     step = make_step(options, make_highway(name))
     first_loss = float(step())
-    run: Callable = in_graph(step) if graphed else step
+    run: Callable[..., Any] = in_graph(step) if graphed else step
     for _ in range(WARM):
         milliseconds(run, options.device)
     about = {
@@ -170,14 +172,14 @@ def main() -> None:
         "threads": torch.get_num_threads(),
     }
     print(json.dumps(about), file=answers, flush=True)
-    for asked in sys.stdin:
+    for request in sys.stdin:
         answer: Any
-        if asked.strip() == "profile":
+        if request.strip() == "profile":
             answer = kernels_of(run)
-        elif asked.strip() == "loss":
+        elif request.strip() == "loss":
             answer = [float(step())]
         else:
-            answer = [milliseconds(run, options.device) for _ in range(int(asked))]
+            answer = [milliseconds(run, options.device) for _ in range(int(request))]
         print(json.dumps(answer), file=answers, flush=True)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from record import write_record
+from record import parser, write_record
 
 from thinrnn.lab.run.metrics import read_metrics
 
@@ -64,12 +64,11 @@ def train(preset: str, epochs: int, options: argparse.Namespace, run: Path) -> d
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, default=None, help="folder of the text, if it has one")
-    parser.add_argument("--runs", nargs="+", default=RUNS, metavar="PRESET=EPOCHS")
-    parser.add_argument("--set", action="append", default=[], help="as of thinrnn train")
-    parser.add_argument("--out", type=Path, default=Path("results/speed/run-minutes-cuda.json"))
-    options = parser.parse_args()
+    arguments = parser(__doc__, "run-minutes-cuda.json")
+    arguments.add_argument("--data", type=Path, help="folder of the text, if it has one")
+    arguments.add_argument("--runs", nargs="+", default=RUNS, metavar="PRESET=EPOCHS")
+    arguments.add_argument("--set", action="append", default=[], help="as of thinrnn train")
+    options = arguments.parse_args()
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         for run in options.runs:

@@ -13,13 +13,12 @@ Weights are random: they take the same time whatever they are.
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy
 import torch
-from record import medians, write_record
+from record import Call, medians, parser, write_record
 
 from thinrnn import export_onnx, quantize_onnx
 from thinrnn.lab.bench.runtimes import bound_stream
@@ -28,7 +27,7 @@ from thinrnn.onnx._passes import biases
 from thinrnn.onnx.runtime import OnnxFile
 
 SHAPES = {"10 x 30": (30, 10), "1 x 1": (1, 1)}
-Calls = dict[str, Callable]
+Calls = dict[str, Call]
 
 
 def write(sizes: list[int], words: int, path: Path, *, streaming: bool = False) -> Path:
@@ -44,7 +43,7 @@ def in_8_bits(path: Path) -> Path:
 
 def sized(options: argparse.Namespace, folder: Path) -> dict[str, Path]:
     """Return files of all sizes, float32 and 8 bits."""
-    files = {}
+    files: dict[str, Path] = {}
     for multiple in (1, 8, 16):
         sizes = [-(-size // multiple) * multiple for size in options.sizes]
         name = "as pruned" if multiple == 1 else f"multiples of {multiple}"
@@ -81,12 +80,11 @@ def streams(options: argparse.Namespace, folder: Path) -> Calls:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--sizes", type=int, nargs="+", default=[218, 505, 196])
-    parser.add_argument("--words", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--out", type=Path, default=Path("results/speed/small-cuts-cpu.json"))
-    options = parser.parse_args()
+    arguments = parser(__doc__, "small-cuts-cpu.json")
+    arguments.add_argument("--sizes", type=int, nargs="+", default=[218, 505, 196])
+    arguments.add_argument("--words", type=int, default=10_000)
+    arguments.add_argument("--rounds", type=int, default=60)
+    options = arguments.parse_args()
     found: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -10,7 +10,7 @@ def measured(width, **milliseconds):
     times = {name.replace("_", " "): value for name, value in milliseconds.items()}
     over = times.get("reference")
     return {
-        "options": {"width": width},
+        "settings": {"width": width},
         "milliseconds": {name: {"median": value} for name, value in times.items()},
         "times_faster_than_the_reference": {n: over / v for n, v in times.items() if over},
     }

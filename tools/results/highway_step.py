@@ -19,11 +19,15 @@ LABELS = {
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """Return what was measured, the paper's width first; nothing if that is not there."""
+    """Return what was measured, the paper's width first; nothing if that is not there.
+
+    Older files call the settings "options".
+    """
     paths = [folder / name for name in FILES]
     if not paths[0].exists():
         return []
-    return [json.loads(path.read_bytes()) for path in paths if path.exists()]
+    found = [json.loads(path.read_bytes()) for path in paths if path.exists()]
+    return [{"settings": one.pop("options"), **one} if "options" in one else one for one in found]
 
 
 def table(all_found: list[dict[str, Any]]) -> str:
@@ -36,7 +40,7 @@ def table(all_found: list[dict[str, Any]]) -> str:
             times = [found["milliseconds"].get(way) for found in all_found]
             shown = ["-" if time is None else f"{time['median']:.2f}" for time in times]
             lines.append([label, shown[0], f"{faster[way]:.1f}x", *shown[1:]])
-    width, *others = (f"width {found['options']['width']}, ms" for found in all_found)
+    width, *others = (f"width {found['settings']['width']}, ms" for found in all_found)
     return markdown(["", width, "speed-up", *others], lines)
 
 

@@ -27,7 +27,8 @@ def build(nodes: list[Any], weights: dict[str, Any], inputs: int, words: int) ->
         [numpy_helper.from_array(array, name) for name, array in weights.items()],
     )
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid(OURS, 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=9).SerializeToString()
+    made = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    return bytes(made.SerializeToString())
 
 
 def ways(inputs: int, words: int) -> dict[str, bytes]:

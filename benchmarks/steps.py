@@ -2,11 +2,14 @@
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
+Call = Callable[[], Any]
 
-def in_graph(step: Callable) -> Callable:
+
+def in_graph(step: Call) -> Call:
     """Return the step as one CUDA graph."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -21,7 +24,7 @@ def in_graph(step: Callable) -> Callable:
     return graph.replay
 
 
-def milliseconds(step: Callable, device: str) -> float:
+def milliseconds(step: Call, device: str) -> float:
     """Return how long one call takes, the device's part included."""
     if device == "cuda":
         torch.cuda.synchronize()

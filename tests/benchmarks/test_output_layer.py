@@ -9,6 +9,8 @@ import pytest
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
+pytestmark = pytest.mark.extended
+
 
 def test_all_ways_are_timed_and_those_in_float32_agree(monkeypatch, tmp_path):
     import output_layer

@@ -10,6 +10,8 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
+pytestmark = pytest.mark.extended
+
 
 def test_all_ways_are_timed_and_one_goes_by_steps(monkeypatch, tmp_path):
     import rare_words

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.extended
+
 FILE = Path(__file__).parents[2] / "benchmarks/rhn_step.py"
 SIZES = {"width": 5, "depth": 2, "words": 9, "batch": 2, "steps": 3}
 

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.extended
+
 SMALL = ["embedding=4", "hidden=4", "phases=dense", "epochs=9", "threads=1", "max_vocabulary=50"]
 
 

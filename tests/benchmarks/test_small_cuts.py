@@ -10,6 +10,8 @@ onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
+pytestmark = pytest.mark.extended
+
 
 def test_all_cases_are_timed(monkeypatch, tmp_path):
     import small_cuts

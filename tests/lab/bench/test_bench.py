@@ -24,7 +24,7 @@ def test_models_are_compared_across_runtimes_with_an_untrained_dense_one(small, 
     text.write_text("w1 w2 w3\n" * 40)
     code, _, wrong = call(
         *("bench", small, "--runtimes", "eager,onnx,int8,best", "--shape", "2x3", "--shape", "1x1"),
-        *("--seconds", 0, "--valid", text, "--out", out),
+        *("--seconds", 0, "--valid", text, "--memory", "--out", out),
     )
     assert code == 0, wrong
     result = json.loads(out.read_text())

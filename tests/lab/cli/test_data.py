@@ -27,8 +27,8 @@ def write_texts(folder):
 def test_a_preset_for_a_corpus_takes_nothing_else(arguments, message, tmp_path, call, monkeypatch):
     write_texts(tmp_path / "texts")
     monkeypatch.chdir(tmp_path)
-    code, said, err = call("train", "ptb-paper", *arguments)
-    assert code == 2 and message in err and err.count("\n") == 1 and not said
+    code, printed, err = call("train", "ptb-paper", *arguments)
+    assert code == 2 and message in err and err.count("\n") == 1 and not printed
     assert [path.name for path in tmp_path.iterdir()] == ["texts"]
 
 

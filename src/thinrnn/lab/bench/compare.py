@@ -53,14 +53,14 @@ def compare_folders(
         for threads in request.threads:
             session.time(candidates, threads)
         _add_ratios(session.cases)
-        memory = session.memory(candidates)
+        sizes = session.sizes(candidates)
     return {
         "command": command_line(),
         "models": {one.name: one.size for one in candidates},
         "untrained": ["dense"] if untrained else [],
         "headline": headline(session.cases),
         "cases": session.cases,
-        "memory": memory,
+        "memory": sizes,
         "quality": quality,
         "skipped": session.skipped,
         "environment": _machine(session.runtimes),
@@ -168,18 +168,18 @@ class _Session:
             done += 1
         return {runtime: _describe(found) for runtime, found in answers.items()}
 
-    def memory(self, candidates: list[Candidate]) -> list[Values]:
-        """Return file sizes and memory, each model and runtime in a process of its own."""
-        self.progress.line("measuring memory, one process for each model and runtime")
+    def sizes(self, candidates: list[Candidate]) -> list[Values]:
+        """Return the file size of each model and runtime, and the memory if requested."""
+        if self.request.memory:
+            self.progress.line("measuring memory, one process for each model and runtime")
         skipped = {one["runtime"] for one in self.skipped}
         found = []
-        for runtime in self.runtimes:
-            if runtime in skipped:
-                continue
+        for runtime in [name for name in self.runtimes if name not in skipped]:
             for one in candidates:
                 size = one.bytes(runtime)
                 entry = {"runtime": runtime, "model": one.name, "bytes": size}
-                if runtime != "compiled":  # the compiler's own memory would hide the model's
+                # the compiler's own memory would hide the model's
+                if self.request.memory and runtime != "compiled":
                     entry |= self._memory(one, runtime)
                 found.append({**entry, "bytes_ratio": candidates[0].bytes(runtime) / size})
         return found

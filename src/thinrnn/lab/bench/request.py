@@ -18,6 +18,7 @@ class Request:
         seconds: How long to time each model, for each runtime, shape and number of threads.
         text: A text on which to measure perplexity in ONNX Runtime.
         dense: The shape of an untrained dense model to compare with, like 1500-1500-1500.
+        memory: Whether to measure memory too, which takes a process for each model and runtime.
     """
 
     runtimes: list[str]
@@ -26,6 +27,7 @@ class Request:
     seconds: float = 3.0
     text: Path | None = None
     dense: str | None = None
+    memory: bool = False
 
     @property
     def rounds(self) -> int:

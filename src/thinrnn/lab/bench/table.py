@@ -41,18 +41,13 @@ def tables(found: dict[str, Any]) -> str:
         by_title.setdefault(case_title(case), []).append(case)
     for title, cases in by_title.items():
         lines += [title, table(_rows(cases), left=2), ""]
-    rows = [["runtime", "model", "bytes", "ratio", "libraries MB", "peak MB", "running MB"]]
-    for entry in found["memory"]:
-        amounts = [_megabytes(entry.get(key)) for key in ("start", "peak", "running")]
-        size = [f"{entry['bytes']:,}", f"{entry['bytes_ratio']:.2f}x"]
-        rows.append([entry["runtime"], entry["model"], *size, *amounts])
-    lines += ["file (in PyTorch: float32 weights) and memory of a process", table(rows, left=2)]
+    lines += ["file (in PyTorch: float32 weights)", table(_sizes(found["memory"]), left=2), ""]
     for one in found["quality"]:
         value = f"perplexity {one['perplexity']:.4f} on {one['text']}"
         lines.append(f"{one['model']} in {one['runtime']}: {value}")
     for one in found["skipped"]:
         lines.append(f"skipped {one['runtime']}: {one['reason']}")
-    return "\n".join([*lines, ""])
+    return "\n".join(lines) + ("\n" if lines[-1] else "")
 
 
 def _rows(cases: list[dict[str, Any]]) -> list[list[str]]:
@@ -70,6 +65,17 @@ def _rows(cases: list[dict[str, Any]]) -> list[list[str]]:
                 key = "speedup" if one == case["runtime"] else f"speedup_over_{one}"
                 row.append(f"{model[key]:.2f}x" if key in model else "-")
             rows.append(row)
+    return rows
+
+
+def _sizes(found: list[dict[str, Any]]) -> list[list[str]]:
+    """Return the rows of file sizes, with the memory of a process where it was measured."""
+    memory = {"start": "libraries MB", "peak": "peak MB", "running": "running MB"}
+    shown = {key: text for key, text in memory.items() if any(key in one for one in found)}
+    rows = [["runtime", "model", "bytes", "ratio", *shown.values()]]
+    for one in found:
+        row = [one["runtime"], one["model"], f"{one['bytes']:,}", f"{one['bytes_ratio']:.2f}x"]
+        rows.append([*row, *(_megabytes(one.get(key)) for key in shown)])
     return rows
 
 

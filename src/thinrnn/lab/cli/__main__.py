@@ -1,4 +1,4 @@
-"""python -m thinrnn.cli"""
+"""python -m thinrnn.lab.cli"""
 
 from thinrnn.lab.cli import main
 

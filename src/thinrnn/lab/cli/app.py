@@ -1,4 +1,4 @@
-"""All commands under one name. Heavy imports are inside the commands, so that --help is instant."""
+"""All commands. Heavy imports are inside the commands, so that --help is instant."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ from thinrnn.lab.cli.train import train
 
 app = typer.Typer(
     name="thinrnn",
-    help="Make recurrent networks thin: learn which neurons are needed, remove the others.",
+    help="Make recurrent networks thin: learn which neurons they need, remove the others.",
     epilog="Example: thinrnn demo",
     no_args_is_help=True,
     add_completion=False,
@@ -30,8 +30,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(requested: bool) -> None:
+    if requested:
         print(__version__)
         raise typer.Exit
 
@@ -39,25 +39,28 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Print the version and exit."
+        ),
     ] = False,
 ) -> None:
-    """Make recurrent networks thin: learn which neurons are needed, remove the others."""
+    """Make recurrent networks thin: learn which neurons they need, remove the others."""
 
 
-for name, command, example in (
+for name, function, example in (
     ("demo", demo, "thinrnn demo"),
-    ("data", data, "thinrnn data ptb data/ptb"),
     ("train", train, "thinrnn train lm --train a.txt --valid b.txt --set hidden=650,650"),
-    ("eval", evaluate, "thinrnn eval runs/demo --json"),
-    ("compact", compact, "thinrnn compact runs/demo --out thin --round-to 8"),
+    ("list", list_all, "thinrnn list"),
+    ("eval", evaluate, "thinrnn eval runs/demo"),
     ("bench", bench, "thinrnn bench runs/demo --batch 10 --steps 30 --threads 1"),
+    ("report", report, "thinrnn report runs/demo runs/lm --out compare.html"),
+    ("compact", compact, "thinrnn compact runs/demo --out thin --round-to 8"),
     ("export", export, "thinrnn export runs/demo --onnx demo.onnx --streaming"),
     ("quantize", quantize, "thinrnn quantize demo.onnx --out small.onnx --valid b.txt"),
-    ("report", report, "thinrnn report runs/demo runs/lm --out compare.html"),
-    ("list", list_all, "thinrnn list runs"),
-    ("doctor", doctor, "thinrnn doctor"),
-    ("ask", ask, 'thinrnn ask runs/squad-paper --context a.txt --question "Who wrote it?"'),
     ("generate", generate, 'thinrnn generate runs/demo --prompt "the value of"'),
+    ("ask", ask, 'thinrnn ask runs/squad-paper --context a.txt --question "Who wrote it?"'),
+    ("data", data, "thinrnn data ptb data/ptb"),
+    ("doctor", doctor, "thinrnn doctor"),
 ):
-    app.command(name, epilog=f"Example: {example}")(command)
+    app.command(name, epilog=f"Example: {example}")(function)

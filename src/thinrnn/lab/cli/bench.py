@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def bench(
-    paths: Annotated[list[Path], typer.Argument(help="Run folders, or folders with models.")],
+    paths: Annotated[
+        list[Path], typer.Argument(metavar="MODEL", help="Run folders, or folders with models.")
+    ],
     batch: Annotated[int, typer.Option(min=1, help="Sequences in a call.")] = 10,
     steps: Annotated[int, typer.Option(min=1, help="Steps of each sequence in a call.")] = 30,
     shape: Annotated[
@@ -28,8 +30,8 @@ def bench(
     runtimes: Annotated[
         str | None,
         typer.Option(
-            help="Some of eager,compiled,onnx,int8,best, or all; by default eager,onnx, and eager "
-            "for models that are no language models."
+            help="Some of eager,compiled,onnx,int8,best, or all; default eager,onnx, for readers "
+            "eager."
         ),
     ] = None,
     dense: Annotated[
@@ -44,16 +46,19 @@ def bench(
         Path | None,
         typer.Option(help="Text on which to measure perplexity in ONNX Runtime, float32 and int8."),
     ] = None,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Measure memory too, each model in its own process.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="JSON file to write.")] = None,
     seconds: Annotated[
         float, typer.Option(min=0, help="How long to time each model in each runtime.")
     ] = 3.0,
     json: Json = False,
 ) -> None:
-    """Time models on the CPU side by side: time, memory and file size in each runtime.
+    """Time models on the CPU side by side, in PyTorch and ONNX Runtime.
 
-    Each runtime has a process of its own. The first line compares the small model with the dense
-    one in the same runtime, ONNX Runtime if it was timed.
+    Each runtime has a process of its own. The headline compares the small model with the dense one
+    in the same runtime: ONNX Runtime if it was timed.
     """
     from thinrnn.lab.bench.compare import compare_folders
     from thinrnn.lab.bench.request import Request, parse_runtimes, parse_shapes, parse_threads
@@ -77,6 +82,7 @@ def bench(
         seconds=seconds,
         text=valid,
         dense=dense,
+        memory=memory,
     )
     folders = {name: model.folder for name, model in models.items()}
     with progress(json) as shown:

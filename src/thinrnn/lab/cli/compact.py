@@ -1,4 +1,4 @@
-"""thinrnn compact: the small model of a run, made again from its last checkpoint."""
+"""thinrnn compact: the small model of a run, from its last checkpoint."""
 
 import warnings
 from pathlib import Path
@@ -11,19 +11,22 @@ from thinrnn.lab.command import command
 
 
 def compact(
-    run: Annotated[Path, typer.Argument(help="A run folder, finished or not.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, finished or not.")],
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the model; else RUN/compact.")
+        Path | None, typer.Option(help="Folder for the model; the default is RUN/compact.")
     ] = None,
     round_to: Annotated[
-        int, typer.Option(min=1, help="Round sizes up, as far as neurons are left.")
+        int, typer.Option(min=1, help="Round layer sizes up to multiples of this.")
     ] = 1,
     precision: Annotated[
-        str, typer.Option(help="How weights are stored: float32, float16 or int8.")
+        str, typer.Option(help="How to store weights: float32, float16 or int8.")
     ] = "float32",
     json: Json = False,
 ) -> None:
-    """Cut the closed neurons off a run's gated model as it is now, verify, and save it."""
+    """Remove the closed neurons from a run's gated model, verify the result and save it.
+
+    Use it to make the small model again with other options, or while the run goes on.
+    """
     from thinrnn.lab import recipes
     from thinrnn.lab.cli.output import progress, show
     from thinrnn.lab.run import RunFolder
@@ -42,7 +45,7 @@ def compact(
     rows = [
         ("neurons", neurons),
         ("weights", f"{made['weights']:,}"),
-        ("largest difference", f"{made['difference']:.2g}"),
+        ("largest output difference", f"{made['difference']:.2g}"),
     ]
     last = f"wrote {folder}; next: {command('eval', folder, '--valid', 'FILE')}"
     show({"model": str(folder), **made}, table(rows), last, as_json=json)

@@ -1,4 +1,4 @@
-"""thinrnn demo: the whole road in a few minutes, on text that every Python has."""
+"""thinrnn demo: all steps in a few minutes, on text that comes with Python."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,16 +9,19 @@ from thinrnn.lab.cli.options import Json, Set
 
 
 def demo(
-    out: Annotated[Path | None, typer.Option(help="Run folder to make; else runs/demo.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder to make; the default is runs/demo.")
+    ] = None,
     seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     set: Set = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with a demo that was stopped.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue a demo that was stopped.")] = None,
     json: Json = False,
 ) -> None:
-    """Prune a small language model on Python's own documentation, and prove that it worked.
+    """Prune a small language model on Python's own documentation and check the result.
 
-    Trains a dense LSTM, the same with gates, and the small shape from scratch; compacts, verifies,
-    times them side by side and writes a report. Takes a few minutes on two cores.
+    Trains a dense LSTM, a gated one, and the small shape from scratch as a control. Compacts the
+    gated model, verifies its outputs, times all three and writes a report. Takes a few minutes on
+    two cores.
     """
     from thinrnn.lab.cli.run import finish, start_or_resume
 

@@ -1,4 +1,4 @@
-"""thinrnn doctor: is everything here that thinrnn needs, and does it work."""
+"""thinrnn doctor: a check of the installation."""
 
 from typing import Any
 
@@ -6,9 +6,10 @@ import typer
 
 from thinrnn._extras import how_to_install, missing
 from thinrnn.lab.cli.options import Json
+from thinrnn.lab.command import command
 
 EXTRAS = {
-    "onnxruntime": f"export to ONNX: {how_to_install('onnx')}",
+    "onnxruntime": f"ONNX export: {how_to_install('onnx')}",
     "matplotlib": f"reports: {how_to_install('report')}",
     "pooch": f"downloads: {how_to_install('data')}",
     "tensorboard": "curves in TensorBoard: pip install tensorboard",
@@ -16,7 +17,7 @@ EXTRAS = {
 
 
 def doctor(json: Json = False) -> None:
-    """Show versions, devices and extras, and prune a tiny model to see that all works."""
+    """Show versions, devices and extras, and prune a tiny model as a self-test."""
     import torch
 
     from thinrnn.lab.cli.output import show
@@ -29,30 +30,28 @@ def doctor(json: Json = False) -> None:
     problem = self_test()
     rows = [(name, str(value)) for name, value in found.items()]
     rows += [
-        (name, "there" if there else f"not installed; {EXTRAS[name]}")
+        (name, "installed" if there else f"missing; {EXTRAS[name]}")
         for name, there in extras.items()
     ]
-    rows.append(("self-test", problem or "a tiny model was pruned, compacted and verified"))
-    last = "all is well; next: thinrnn demo" if not problem else "thinrnn does not work here"
+    rows.append(("self-test", problem or "pruned and verified a tiny model"))
+    last = f"thinrnn works; next: {command('demo')}" if not problem else "thinrnn does not work"
     result = {"environment": found, "extras": extras, "problem": problem, "works": not problem}
     show(result, table(rows), last, as_json=json)
     raise typer.Exit(1 if problem else 0)
 
 
 def self_test() -> str:
-    """Prune, compact and verify a tiny model; return what went wrong, if anything."""
+    """Prune and verify a tiny model; return what went wrong, or an empty text."""
     import torch
 
     import thinrnn
-    from thinrnn.lab.recipes.language_model.model import LanguageModel, example_tokens
 
     try:
-        model = LanguageModel(11, embedding=6, hidden=(8, 8))
-        tokens = example_tokens()
-        thinrnn.attach_(model, thinrnn.find_groups(model, tokens))
+        model, example = torch.nn.LSTM(5, 8, num_layers=2), torch.randn(3, 2, 5)
+        thinrnn.attach_(model, thinrnn.find_groups(model, example))
         for gate in thinrnn.gates(model).values():
             gate.log_alpha = torch.linspace(-4, 4, gate.size)
-        thinrnn.verify(model, thinrnn.compact(model), tokens)
+        thinrnn.verify(model, thinrnn.compact(model), example)
     except Exception as error:  # whatever it is, the user should read it here
         return f"{type(error).__name__}: {error}"
     return ""

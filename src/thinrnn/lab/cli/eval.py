@@ -1,4 +1,4 @@
-"""thinrnn eval: how good a saved model is, measured again."""
+"""thinrnn eval: the quality of a saved model."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,10 @@ def evaluate(
     kind: Kind = "small",
     json: Json = False,
 ) -> None:
-    """Measure a saved model on a text: on the run's own, or on the one given."""
+    """Measure the quality and the size of a saved model.
+
+    A run's model is measured on the run's own texts, unless others are given.
+    """
     import math
 
     from thinrnn.lab import recipes
@@ -33,13 +36,13 @@ def evaluate(
     files = {} if data is None else texts.find_texts(data)
     files |= {name: file for name, file in (("valid", valid), ("test", test)) if file is not None}
     if not files and found.run is None:
-        raise InputError(f"{path} does not say on which text: give --data DIR or --valid FILE.")
+        raise InputError(f"{path} is no run, so it has no text: give --data DIR or --valid FILE.")
     with progress(json) as shown:
         score = recipes.part(found.recipe, "load").score_model
         measured = score(found.folder, files, config=found.config, progress=shown)
     numbers = {k: f"{v:.3f}" if isinstance(v, float) else f"{v:,}" for k, v in measured.items()}
     names = {"params": "parameters", "macs": "mult-adds/step"}
     text = table([(names.get(n, n.replace("_", " ")), value) for n, value in numbers.items()])
-    last = f"measured {found.folder}, nothing written; next: {command('bench', path)}"
+    last = f"measured {found.folder}, wrote nothing; next: {command('bench', path)}"
     show({"model": str(found.folder), **measured}, text, last, as_json=json)
     raise typer.Exit(0 if all(map(math.isfinite, measured.values())) else 1)

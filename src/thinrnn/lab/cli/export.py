@@ -1,4 +1,4 @@
-"""thinrnn export: a model as a file that runs without torch."""
+"""thinrnn export: a model as an ONNX file, which runs without torch."""
 
 import contextlib
 from collections.abc import Iterator
@@ -10,23 +10,24 @@ import typer
 from thinrnn.lab.cli.options import Best, Json, Kind, ModelPath
 from thinrnn.lab.command import command
 
-QUALITY = ("valid_perplexity", "test_perplexity", "em", "f1")  # what a file says of its model
+QUALITY = ("valid_perplexity", "test_perplexity", "em", "f1")  # stored in the file
 
 
 def export(
     path: ModelPath,
     onnx: Annotated[Path, typer.Option("--onnx", help="ONNX file to write.")],
     streaming: Annotated[
-        bool, typer.Option("--streaming", help="States as inputs and outputs, to feed in chunks.")
+        bool,
+        typer.Option("--streaming", help="States are inputs and outputs, to run in chunks."),
     ] = False,
     best: Best = None,
     kind: Kind = "small",
     json: Json = False,
 ) -> None:
-    """Write a model as ONNX, and run the file beside the model to see that they agree.
+    """Write a model as an ONNX file and check it in ONNX Runtime.
 
-    The file has ONNX's own recurrent operators, takes any batch and any number of steps, and is
-    checked at several of them in ONNX Runtime; if outputs differ by more than 1e-4 there is none.
+    The file takes any batch size and any number of steps. It is compared with the model at several
+    of them; if outputs differ by more than 1e-4, no file is written.
     """
     import dataclasses
 
@@ -53,9 +54,9 @@ def export(
 
 @contextlib.contextmanager
 def best_words_alone(path: Path, k: int | None) -> Iterator[Path]:
-    """Yield where to write a file with all logits; after `with`, `path` gives the k best words.
+    """Yield where to write a file with all logits; after `with`, `path` has the k best words.
 
-    If that cannot be, `path` stays what it was. Without k the file is written there directly.
+    If that fails, `path` stays as it was. Without k the file is written to `path` directly.
     """
     from thinrnn.onnx import top_k_onnx
 
@@ -71,7 +72,7 @@ def best_words_alone(path: Path, k: int | None) -> Iterator[Path]:
 
 
 def outputs_of(path: Path) -> dict[str, tuple[int | str, ...]]:
-    """Return the names and shapes of what a file gives."""
+    """Return the names and shapes of a file's outputs."""
     from thinrnn.onnx.runtime import OnnxFile
 
     return {name: tuple(value.shape) for name, value in OnnxFile(path).outputs.items()}

@@ -1,4 +1,4 @@
-"""From a path that a user typed to the models behind it."""
+"""The models that a path on the command line stands for."""
 
 import json
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from thinrnn.lab.run.folder import MODELS
 
 @dataclass(frozen=True)
 class Found:
-    """A folder with a model, the recipe that can read it, and the run that it is from, if any."""
+    """A model's folder, its recipe and kind, and the run that made it, if any."""
 
     folder: Path
     recipe: str
@@ -25,7 +25,7 @@ class Found:
         return None if self.run is None else self.run.config
 
     def figures(self) -> dict[str, Any]:
-        """Return what was measured of the model, by its run or when it was published."""
+        """Return what the run measured, or the published figures of a model in results/."""
         if self.run is not None:
             found = self.run.summary(self.kind)
         else:
@@ -40,12 +40,18 @@ class Found:
 
 
 def find_model(path: Path, kind: str = "small") -> Found:
-    """Return one model of a run, or the model in a folder."""
+    """Return one model of a run, or the model in a folder.
+
+    Raises:
+        InputError: There is no such kind.
+        RunError: The path is neither a run nor a model, or the run has no model of this kind.
+    """
     if kind not in MODELS:
         raise InputError(f"there is no kind '{kind}': choose one of {', '.join(MODELS)}.")
-    models = {found.kind: found for found in find_models(path)}
-    if next(iter(models.values())).run is None:
-        return next(iter(models.values()))
+    found = find_models(path)
+    if found[0].run is None:
+        return found[0]
+    models = {model.kind: model for model in found}
     if kind not in models:
         raise RunError(
             f"{path} has no {kind} model; it has: {', '.join(models)}. Choose one with --kind."
@@ -54,11 +60,11 @@ def find_model(path: Path, kind: str = "small") -> Found:
 
 
 def find_models(path: Path) -> list[Found]:
-    """Return all models of a run that are finished, or the one in a folder."""
+    """Return all finished models of a run, or the one in a folder."""
     if (path / "recipe.json").exists():
         return [Found(path, _recipe(path), path.name)]
     if not path.exists():
-        raise RunError(f"{path} does not exist; 'thinrnn list' shows the runs that are here.")
+        raise RunError(f"{path} does not exist; '{command('list')}' shows the runs.")
     if not (path / "config.json").exists():
         raise RunError(
             f"{path} is neither a run folder (no config.json) nor a model (no recipe.json)."
@@ -71,7 +77,8 @@ def find_models(path: Path) -> list[Found]:
     ]
     if not found:
         raise RunError(
-            f"{path} has no finished model yet: go on with '{command('train', '--resume', path)}'."
+            f"{path} has no finished model yet: "
+            f"continue it with '{command('train', '--resume', path)}'."
         )
     return found
 

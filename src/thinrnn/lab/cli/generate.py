@@ -1,4 +1,4 @@
-"""thinrnn generate: the small model continues a text, to see that it still speaks."""
+"""thinrnn generate: text from a language model."""
 
 from typing import Annotated
 
@@ -13,13 +13,14 @@ def generate(
     prompt: Annotated[str, typer.Option(help="Text to continue.")] = "",
     tokens: Annotated[int, typer.Option(min=1, help="Tokens to add.")] = 60,
     temperature: Annotated[
-        float, typer.Option(min=0, help="0 takes the likeliest token each time.")
+        float,
+        typer.Option(min=0, help="Lower is more predictable; 0 takes the likeliest tokens."),
     ] = 0.8,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     kind: Kind = "small",
     json: Json = False,
 ) -> None:
-    """Continue a prompt with a language model of a run."""
+    """Continue a text with a trained language model."""
     from thinrnn.lab import recipes
     from thinrnn.lab.cli.find_model import find_model
     from thinrnn.lab.cli.output import show
@@ -29,5 +30,5 @@ def generate(
     text = recipes.part(found.recipe, "generate").continue_text(
         loaded, prompt, tokens=tokens, temperature=temperature, seed=seed
     )
-    last = f"\nsaid by {found.folder}, nothing written; next: {command('bench', path)}"
+    last = f"\nused {found.folder}, wrote nothing; next: {command('bench', path)}"
     show({"model": str(found.folder), "prompt": prompt, "text": text}, text, last, as_json=json)

@@ -1,4 +1,4 @@
-"""thinrnn list: presets, runs, settings."""
+"""thinrnn list: presets, runs and settings."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,13 +10,18 @@ from thinrnn.lab.command import command
 
 
 def list_all(
-    folder: Annotated[Path, typer.Argument(help="Where to look for runs.")] = Path("runs"),
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Where to look for runs.")
+    ] = Path("runs"),
     settings: Annotated[
         str | None, typer.Option(metavar="PRESET", help="Show all settings of a preset.")
     ] = None,
+    all: Annotated[
+        bool, typer.Option("--all", help="Also list the presets that reproduce the paper.")
+    ] = False,
     json: Json = False,
 ) -> None:
-    """List the presets with what they reach, and the runs that are here."""
+    """List presets with their measured results, and the runs in a folder."""
     from thinrnn.lab import recipes
     from thinrnn.lab.cli.output import show
     from thinrnn.lab.recipes.settings import as_json, described
@@ -25,22 +30,24 @@ def list_all(
 
     if settings is not None:
         chosen = recipes.preset(settings).settings()
-        last = f"next: thinrnn train {settings} --set KEY=VALUE"
+        last = f"next: {command('train', settings, '--set', 'KEY=VALUE')}"
         show({"settings": as_json(chosen)}, table(described(chosen)), last, as_json=json)
         return
-    presets = recipes.presets().values()
+    presets = recipes.presets(all=all).values()
     runs = [describe(path) for path in find_runs(folder)]
-    rows = [("preset", "what it is", "expected")]
+    rows = [("preset", "trains", "measured (valid / test)")]
     rows += [(p.name, p.summary, p.expected or "-") for p in presets]
     text = table(rows)
+    if not all:
+        text += f"\n'{command('list', '--all')}' adds the presets that reproduce the paper"
     if runs:
-        heads = ("run", "preset", "phases done", "valid perplexity", "weights")
+        heads = ("run", "preset", "models", "valid perplexity", "weights")
         text += "\n\n" + table([heads, *(tuple(map(_cell, run.values())) for run in runs)])
         newest = runs[-1]
         words = ["train", "--resume"] if newest["done"] == "none" else ["report"]
-        last = f"next: {command(*words, newest['run'])}"
+        last = f"\nnext: {command(*words, newest['run'])}"
     else:
-        last = f"no runs in {folder}; next: thinrnn demo"
+        last = f"\nno runs in {folder}; next: {command('demo')}"
     result = {
         "presets": [
             {"name": p.name, "recipe": p.recipe, "summary": p.summary, "expected": p.expected}
@@ -58,7 +65,7 @@ def _cell(value: Any) -> str:
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """Return one line about a run."""
+    """Return what the list shows of a run."""
     from thinrnn.lab.run import RunFolder
 
     run = RunFolder(path)

@@ -29,19 +29,19 @@ BAD_INPUT = (
 
 
 def exit_code(error: ThinRNNError) -> int:
-    """Return 2 for what the user can mend in the command, 130 for Ctrl-C, else 1."""
+    """Return 2 for errors in what the user typed or gave, 130 for Ctrl-C, else 1."""
     if isinstance(error, InterruptedRunError):
         return 130
     return 2 if isinstance(error, BAD_INPUT) else 1
 
 
 def progress(as_json: bool) -> Shown:
-    """Return where progress goes: beside the JSON, or with everything else."""
+    """Return where progress goes: to stderr beside JSON, else to stdout."""
     return Shown(sys.stderr if as_json else sys.stdout)
 
 
 def show(result: dict[str, Any], text: str, last: str, *, as_json: bool) -> None:
-    """Print a result: as JSON, or as text with a last line that says what to do next."""
+    """Print a result as JSON, or as text; the last line names what was written and what is next."""
     if as_json:
         print(json.dumps(_plain(result), indent=1, ensure_ascii=False))
     else:
@@ -49,7 +49,7 @@ def show(result: dict[str, Any], text: str, last: str, *, as_json: bool) -> None
 
 
 def _plain(value: Any) -> Any:
-    """Return a value without infinities and NaNs, for which JSON has no words."""
+    """Return a value with null for infinities and NaNs, which JSON does not have."""
     if isinstance(value, dict):
         return {key: _plain(part) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -6,13 +6,14 @@ from typing import Annotated
 import typer
 
 from thinrnn.lab.cli.options import Best, Json
+from thinrnn.lab.command import command
 
 
 def quantize(
-    path: Annotated[Path, typer.Argument(help="A file of 'thinrnn export --onnx'.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="An ONNX file of 'thinrnn export'.")],
     out: Annotated[Path, typer.Option(help="ONNX file to write.")],
     per_row: Annotated[
-        bool, typer.Option("--per-row", help="A scale per row: more exact, a little slower.")
+        bool, typer.Option("--per-row", help="Use a scale per row: more exact, a little slower.")
     ] = False,
     valid: Annotated[
         Path | None, typer.Option(help="Text on which to measure perplexity before and after.")
@@ -20,16 +21,16 @@ def quantize(
     max_loss: Annotated[
         float | None,
         typer.Option(
-            min=0, help="Keep the result only if perplexity rises by no more: 0.005 is 0.5 %."
+            min=0, help="Allowed rise of perplexity, else no file is written: 0.005 is 0.5 %."
         ),
     ] = None,
     best: Best = None,
     json: Json = False,
 ) -> None:
-    """Write an ONNX file with 8-bit weights; list what was quantized, what was not and why.
+    """Write an ONNX file with 8-bit weights; list what was quantized and what was not.
 
-    With --valid, perplexity before and after is measured; the file should be a streaming one, with
-    all logits: --best is applied after that.
+    --valid measures perplexity before and after. It needs a streaming file with all logits; --best
+    is applied afterwards.
     """
     import dataclasses
 
@@ -40,7 +41,9 @@ def quantize(
     from thinrnn.onnx import quantize_onnx
 
     if not path.is_file():
-        raise InputError(f"{path} is not a file: make one with 'thinrnn export RUN --onnx {path}'.")
+        raise InputError(
+            f"{path} is not a file: make one with '{command('export', 'RUN', '--onnx', path)}'."
+        )
     if max_loss is not None and valid is None:
         raise InputError("--max-loss needs a text to measure on: give --valid FILE.")
     with progress(json) as shown:
@@ -52,5 +55,5 @@ def quantize(
             done = quantize_onnx(path, file, per_row=per_row, measure=measure, max_loss=max_loss)
         done = dataclasses.replace(done, path=out, bytes=out.stat().st_size)
     result = {**dataclasses.asdict(done), "path": str(done.path), "loss": done.loss}
-    last = f"wrote {out}; next: load it in ONNX Runtime as you load {path}"
+    last = f"wrote {out}; next: use it in ONNX Runtime in place of {path}"
     show(result, str(done), last, as_json=json)

@@ -1,4 +1,4 @@
-"""What `train` and `demo` share: settings from all sides, a run folder, the end of a run."""
+"""What `train` and `demo` share: settings, a run folder, the end of a run."""
 
 import contextlib
 from collections.abc import Iterator
@@ -27,17 +27,22 @@ def start_or_resume(
     resume: Path | None,
     as_json: bool,
 ) -> RunFolder:
-    """Return the finished run; settings go preset, --data, file, options, --set, the last wins."""
+    """Return the finished run.
+
+    Settings come from the preset, --data, --config, the options and --set; later ones win.
+    """
     if resume is not None:
         if preset or values or data or out or config:
             raise InputError(
                 "--resume takes everything from the run folder: give it alone, or with --set."
             )
         recipe = RunFolder(resume).config["recipe"]
-        with progress(as_json) as shown, _saying_how_to_go_on(resume):
+        with progress(as_json) as shown, _naming_resume(resume):
             return recipes.part(recipe, "train").resume(resume, changes, progress=shown)
     if preset is None:
-        raise InputError("say what to train, as in 'thinrnn train lm', or give --resume RUN.")
+        raise InputError(
+            f"there is no preset: give one, as in '{command('train', 'lm')}', or --resume RUN."
+        )
     chosen = recipes.preset(preset)
     settings = chosen.settings()
     if data is not None:
@@ -50,21 +55,21 @@ def start_or_resume(
         title = corpus(chosen.corpus).title
         raise InputError(
             f"{chosen.name} is for the {title}: give --data DIR; "
-            f"'thinrnn data {chosen.corpus} DIR' downloads it."
+            f"'{command('data', chosen.corpus, 'DIR')}' downloads it."
         )
     folder = free_name(Path("runs") / chosen.name) if out is None else out
     train = recipes.part(chosen.recipe, "train")
-    with progress(as_json) as shown, _saying_how_to_go_on(folder):
+    with progress(as_json) as shown, _naming_resume(folder):
         return train.start(settings, folder, preset=chosen.name, progress=shown)
 
 
 @contextlib.contextmanager
-def _saying_how_to_go_on(folder: Path) -> Iterator[None]:
+def _naming_resume(folder: Path) -> Iterator[None]:
     try:
         yield
     except StorageError as error:
         raise StorageError(
-            f"{error} Then go on with '{command('train', '--resume', folder)}'"
+            f"{error} Then continue with '{command('train', '--resume', folder)}'"
         ) from error
 
 

@@ -26,12 +26,12 @@ def run_table(summaries: Summaries) -> str:
     add("weights", lambda s: f"{s['weights']:,}")
     add("bytes", lambda s: f"{s['bytes']:,}")
     add("mult-adds/step", lambda s: f"{s['macs']:,}")
-    add("milliseconds", lambda s: _number(s.get("milliseconds"), ".2f"))
-    add("speed-up", lambda s: _ratio(summaries.get("dense"), s, "milliseconds"))
+    add("PyTorch ms", lambda s: _number(s.get("milliseconds"), ".2f"))
+    add("PyTorch speed-up", lambda s: _ratio(summaries.get("dense"), s, "milliseconds"))
     add("ONNX Runtime ms", lambda s: _number(s.get("onnx_milliseconds"), ".2f"))
-    add("ONNX speed-up", lambda s: _ratio(summaries.get("dense"), s, "onnx_milliseconds"))
+    add("ONNX Runtime speed-up", lambda s: _ratio(summaries.get("dense"), s, "onnx_milliseconds"))
     longest = max(s.get("seconds") or 0 for s in summaries.values())
-    add("trained in s", lambda s: _number(s.get("seconds"), ".0f" if longest >= 100 else ".1f"))
+    add("training seconds", lambda s: _number(s.get("seconds"), ".0f" if longest >= 100 else ".1f"))
     return table(rows, left=1)
 
 
@@ -47,4 +47,4 @@ def _ratio(dense: dict[str, Any] | None, other: dict[str, Any], time: str) -> st
 
 def verdict_lines(verdicts: list[Verdict]) -> str:
     """Return one line per verdict."""
-    return "\n".join(f"{'kept  ' if v.holds else 'BROKEN'}  {v.text}" for v in verdicts)
+    return "\n".join(f"{'ok    ' if v.holds else 'FAILED'}  {v.text}" for v in verdicts)

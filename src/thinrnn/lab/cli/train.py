@@ -1,4 +1,4 @@
-"""thinrnn train: from text to a small model, or on with a run that was stopped."""
+"""thinrnn train: train a model, or continue a run that was stopped."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +10,8 @@ from thinrnn.lab.cli.options import Json, Set
 
 def train(
     preset: Annotated[
-        str | None, typer.Argument(help="lm, or another preset; 'thinrnn list' shows them.")
+        str | None,
+        typer.Argument(metavar="PRESET", help="lm, or another one that 'thinrnn list' shows."),
     ] = None,
     data: Annotated[
         Path | None,
@@ -19,17 +20,18 @@ def train(
     train: Annotated[str | None, typer.Option(help="Training text, UTF-8.")] = None,
     valid: Annotated[str | None, typer.Option(help="Validation text.")] = None,
     test: Annotated[str | None, typer.Option(help="Test text.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Run folder to make; else runs/PRESET.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder to make; the default is runs/PRESET.")
+    ] = None,
     config: Annotated[Path | None, typer.Option(help="TOML file with settings.")] = None,
     set: Set = None,
-    resume: Annotated[
-        Path | None, typer.Option(help="Go on with this run where it was stopped.")
-    ] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue this run where it stopped.")] = None,
     json: Json = False,
 ) -> None:
-    """Train a dense model, a gated one and a control; compact, verify, time and report.
+    """Train a dense model, a pruned one and a control; verify, time and report.
 
-    All settings: thinrnn list --settings lm
+    The control has the shape of the pruned model and is trained from scratch.
+    'thinrnn list --settings lm' shows all settings.
     """
     from thinrnn.lab.cli.run import finish, start_or_resume
 

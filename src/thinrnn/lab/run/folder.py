@@ -49,8 +49,8 @@ class RunFolder:
         path = Path(path)
         if (path / "config.json").exists():
             raise InputError(
-                f"{path} holds a run already: go on with '{command('train', '--resume', path)}', "
-                "or choose another folder with --out."
+                f"{path} holds a run already: continue it with "
+                f"'{command('train', '--resume', path)}', or choose another folder with --out."
             )
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise InputError(f"{path} is not an empty folder: choose another with --out.")
@@ -67,7 +67,7 @@ class RunFolder:
         except (FileNotFoundError, NotADirectoryError):
             raise RunError(
                 f"{self.path} is not a run folder (it has no config.json); "
-                "'thinrnn list' shows the runs that are here."
+                f"'{command('list')}' shows the runs."
             ) from None
         except ValueError as error:
             raise RunError(f"{file} is not valid JSON ({error}): start the run again.") from None

@@ -17,6 +17,7 @@ PAGES = Path(__file__).parents[1] / "examples" / "browser"
 MARKS = [
     pytest.mark.extended,
     pytest.mark.browser,
+    pytest.mark.extended,
     pytest.mark.skipif(
         not (PAGES / "node_modules").exists(), reason="needs npm install in examples/browser"
     ),

@@ -51,16 +51,18 @@ def _size(settings: Mapping[str, Any], summaries: Summaries) -> list[Verdict]:
         wanted = settings.get(target)
         if small is None or wanted is None or (wanted <= 1 and dense is None):
             continue
-        limit = wanted * dense[name] if dense is not None and wanted <= 1 else wanted
-        found.append(Verdict(f"{small[name]:,} {name}, at most {limit:,.0f}", small[name] <= limit))
+        limit = wanted * _number(dense, name) if dense is not None and wanted <= 1 else wanted
+        size = _number(small, name)
+        found.append(Verdict(f"{size:,.0f} {name}, at most {limit:,.0f}", size <= limit))
     return found
 
 
 def _demo(summaries: Summaries) -> list[Verdict]:
     if len(summaries) < 3:
         return [Verdict("a dense model, a small one and a control to compare", False)]
-    dense, small, control = (summaries[kind] for kind in ("dense", "small", "control"))
-    ours, theirs, scratch = (_number(s, "valid_perplexity") for s in (small, dense, control))
+    models = [summaries[kind] for kind in ("dense", "small", "control")]
+    theirs, ours, scratch = (_number(model, "valid_perplexity") for model in models)
+    dense, small, _ = (_number(model, "weights") for model in models)
     return [
         Verdict(
             f"perplexity {ours:.2f}, at most 3 % above the dense model's {theirs:.2f}",
@@ -71,8 +73,8 @@ def _demo(summaries: Summaries) -> list[Verdict]:
             ours <= scratch,
         ),
         Verdict(
-            f"{small['weights']:,} weights, under a third of {dense['weights']:,}",
-            3 * small["weights"] < dense["weights"],
+            f"{small:,.0f} weights, under a third of {dense:,.0f}",
+            3 * small < dense,
         ),
     ]
 

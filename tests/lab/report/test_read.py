@@ -1,4 +1,4 @@
-"""What a run folder may look like, and what is said about one that is damaged."""
+"""What a run folder may look like, and which file is named when one is damaged."""
 
 import json
 from collections.abc import Callable
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from thinrnn.errors import RunError
-from thinrnn.lab.report.read import read_run
+from thinrnn.lab.report.read import Metric, read_run
 
 MakeRun = Callable[..., Path]
 
@@ -57,8 +57,8 @@ def test_the_later_measurement_of_an_epoch_counts(make_run: MakeRun) -> None:
         file.write(json.dumps(again) + "\n")
     run = read_run(folder)
     assert [e.epoch for e in run.phase("dense")] == [1, 2, 3]
-    assert run.phase("dense")[1].valid_perplexity == 7.0
-    assert run.epochs[-1].valid_perplexity == 7.0
+    assert run.phase("dense")[1]["valid_perplexity"] == 7.0
+    assert run.epochs[-1]["valid_perplexity"] == 7.0
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
@@ -86,7 +86,6 @@ def test_a_damaged_file_is_named(make_run: MakeRun, name: str, content: bytes) -
 @pytest.mark.parametrize(
     ("name", "data", "reason"),
     [
-        ("small.json", {"weights": "many"}, "weights is 'many', not a number"),
         ("small.json", {"neurons": 3}, "small.json is damaged"),
         (
             "pattern.json",
@@ -115,3 +114,45 @@ def test_metrics_without_a_single_good_line_are_refused(make_run: MakeRun) -> No
     (folder / "metrics.jsonl").write_bytes(b"\x00\x01\n\x02\n")
     with pytest.raises(RunError, match=r"metrics\.jsonl is damaged"):
         read_run(folder)
+
+
+def gated_epochs(folder: Path, **changes: list[float]) -> None:
+    """Writes a gated phase of four epochs that ends with 5 neurons and 100 parameters."""
+    kept, params = (10, 6, 5, 5), (300, 150, 100, 100)
+    lines = [
+        {"event": "epoch", "phase": "gated", "epoch": i + 1, "kept": {"rnn": kept[i]}}
+        | {"params": params[i], "target": 100}
+        | {key: values[i] for key, values in changes.items()}
+        for i in range(4)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_the_best_epoch_has_the_final_size(make_run: MakeRun) -> None:
+    folder = make_run()
+    gated_epochs(folder, valid_perplexity=[50.0, 51.0, 62.0, 60.0], f1=[9.0, 8.0, 7.0, 6.0])
+    run = read_run(folder)
+    f1, em = run.metrics
+    assert [e.epoch for e in run.at_size("gated")] == [3, 4]
+    best = f1.best(run.at_size("gated"))
+    assert best is not None and best.epoch == 3
+    assert em.best(run.at_size("gated")) is None  # never measured
+    perplexity = Metric("valid_perplexity", "perplexity", lower_is_better=True)
+    best = perplexity.best(run.at_size("gated"))
+    assert best is not None and best.epoch == 4
+
+
+def test_a_run_above_its_target_has_no_best_epoch_yet(make_run: MakeRun) -> None:
+    folder = make_run(finished=False)
+    gated_epochs(folder)
+    lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (folder / "metrics.jsonl").write_text("".join(lines[:2]))
+    assert read_run(folder).at_size("gated") == []
+
+
+def test_a_run_may_name_its_metrics(make_run: MakeRun) -> None:
+    metrics = {"valid_bits": "lower", "test_bits": "lower", "accuracy": "higher"}
+    run = read_run(make_run(config={"metrics": metrics}))
+    assert [(m.key, m.lower_is_better) for m in run.metrics] == [
+        ("test_bits", True), ("valid_bits", True), ("accuracy", False),
+    ]  # fmt: skip

@@ -1,16 +1,15 @@
-"""Reads a run folder into frozen data; everything that is drawn comes from here.
+"""Reads a run folder into frozen data; everything that the report shows comes from here.
 
-    config.json     what was asked for          metrics.jsonl   what was measured while training
+    config.json     settings and machine        metrics.jsonl   what was measured while training
     dense.json, small.json, control.json        the finished models
     pattern.json    which rows and columns of each weight matrix are left
 
-Only config.json must be there: a run in progress has the others later, and None or an empty
-tuple stands for what is not written yet.
+Only config.json must exist. A run in progress has the other files later.
 """
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,59 +26,68 @@ NAN = math.nan
 
 
 @dataclass(frozen=True)
-class Epoch:
-    """What was measured at the end of one epoch of one phase; NaN stands for not measured."""
+class Metric:
+    """A number that tells how good a model is, and whether less of it is better."""
 
-    phase: str
-    epoch: int
-    valid_perplexity: float
-    penalty: float
-    kept: Mapping[str, int]
-    sizes: Mapping[str, int]
-    params: float
-    target: float
-    seconds: float
-    values: Mapping[str, np.ndarray]  # gate values by original neuron index, in bins
-    em: float = NAN  # of a reader, in per cent
-    f1: float = NAN
+    key: str
+    name: str
+    lower_is_better: bool
+
+    def best(self, epochs: Iterable["Epoch"]) -> "Epoch | None":
+        """Returns the best epoch among those that have a value."""
+        measured = [epoch for epoch in epochs if math.isfinite(epoch[self.key])]
+        choose = min if self.lower_is_better else max
+        return choose(measured, key=lambda epoch: epoch[self.key]) if measured else None
+
+
+# The metrics of runs whose config.json names none; a reader is judged by F1 and EM alone.
+READER_METRICS = (Metric("f1", "F1", False), Metric("em", "exact match (EM)", False))
+LANGUAGE_METRICS = (
+    Metric("test_perplexity", "test perplexity", True),
+    Metric("valid_perplexity", "validation perplexity", True),
+)
+_NAMES = {metric.key: metric.name for metric in READER_METRICS + LANGUAGE_METRICS}
 
 
 @dataclass(frozen=True)
-class Step:
+class Measured:
+    """Numbers by key; `measured[key]` is NaN for a number that was not measured."""
+
+    numbers: Mapping[str, float]
+
+    def __getitem__(self, key: str) -> float:
+        return self.numbers.get(key, NAN)
+
+
+@dataclass(frozen=True)
+class Epoch(Measured):
+    """What was measured at the end of one epoch of one phase."""
+
+    phase: str
+    epoch: int
+    kept: Mapping[str, int]
+    sizes: Mapping[str, int]
+    values: Mapping[str, np.ndarray]  # gate values by original neuron index, in bins
+
+
+@dataclass(frozen=True)
+class Step(Measured):
     """What was measured at one training step."""
 
     phase: str
     step: int
-    epoch: float
-    penalty: float
 
 
 @dataclass(frozen=True)
-class Summary:
-    """Quality, size and speed of one finished model; NaN stands for not measured."""
+class Summary(Measured):
+    """Quality, size and speed of one finished model."""
 
-    kind: str
-    valid_perplexity: float
-    test_perplexity: float
-    params: float
-    weights: float
-    macs: float
-    bytes: float
     neurons: Mapping[str, int]
-    milliseconds: float
-    batch: float
-    steps: float
-    threads: float
-    difference: float
-    onnx_milliseconds: float
-    onnx_difference: float
-    em: float = NAN  # of a reader, in per cent
-    f1: float = NAN
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """One weight matrix: its original shape and the indices that are still there."""
+    """One weight matrix: its original shape and the indices that are left."""
 
     name: str
     rows: int
@@ -87,10 +95,15 @@ class Matrix:
     kept_rows: np.ndarray
     kept_columns: np.ndarray
 
+    @property
+    def share(self) -> float:
+        """The share of the weights that is left."""
+        return len(self.kept_rows) * len(self.kept_columns) / (self.rows * self.columns)
+
 
 @dataclass(frozen=True)
 class Run:
-    """Everything a report shows of one run folder."""
+    """Everything that a report shows of one run folder."""
 
     folder: Path
     name: str
@@ -104,48 +117,80 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether the model of every phase is there; until then the run is in progress."""
+        """Whether the model of every phase exists; until then the run is in progress."""
         settings = self.config.get("settings")
         phases = settings.get("phases") if isinstance(settings, Mapping) else None
-        asked = phases if isinstance(phases, list) and phases else ["gated"]
-        return all(KIND_OF.get(phase, "small") in self.summaries for phase in asked)
+        wanted = phases if isinstance(phases, list) and phases else ["gated"]
+        return all(KIND_OF.get(phase, "small") in self.summaries for phase in wanted)
 
     @property
-    def is_reader(self) -> bool:
-        """True where answers are scored, by EM and F1; perplexity says little then."""
-        scores = [e.f1 for e in self.epochs] + [m.f1 for m in self.summaries.values()]
-        return any(map(math.isfinite, scores))
+    def metrics(self) -> tuple[Metric, ...]:
+        """The metrics of this run, the most important first."""
+        named = self.config.get("metrics")
+        if isinstance(named, Mapping):
+            found = [
+                Metric(key, _NAMES.get(key, key.replace("_", " ")), better == "lower")
+                for key, better in named.items()
+            ]
+            return tuple(sorted(found, key=lambda metric: not metric.key.startswith("test")))
+        scores = [measured["f1"] for measured in (*self.epochs, *self.summaries.values())]
+        return READER_METRICS if any(map(math.isfinite, scores)) else LANGUAGE_METRICS
 
     def phase(self, name: str) -> list[Epoch]:
         """Returns the epochs of one phase in their order."""
         return sorted((e for e in self.epochs if e.phase == name), key=lambda e: e.epoch)
 
+    def at_size(self, phase: str) -> list[Epoch]:
+        """Returns the epochs of a phase whose model has the size it ends with.
+
+        A gated model is larger before, so its earlier values compare with nothing.
+        """
+        epochs = self.phase(phase)
+        last = epochs[-1] if epochs else None
+        if phase != "gated" or last is None:
+            return epochs
+        if "small" not in self.summaries and last["params"] > last["target"]:
+            return []
+        return [epoch for epoch in epochs if epoch.kept == last.kept]
+
+
+def common_metric(runs: Iterable[Run]) -> Metric | None:
+    """Returns the first metric that every finished model of the runs has."""
+    runs = list(runs)
+    models = [model for run in runs for model in run.summaries.values()]
+    for metric in runs[0].metrics:
+        if models and all(math.isfinite(model[metric.key]) for model in models):
+            return metric
+    return None
+
 
 def read_run(folder: Path) -> Run:
-    """Returns what the run folder holds so far, or raises RunError with the file to look at."""
-    config_path = folder / "config.json"
+    """Returns what the run folder holds so far.
+
+    Raises:
+        RunError: The folder is no run folder, or one of its files is damaged.
+    """
     if not folder.is_dir():
         raise RunError(
             f"{folder} is not a run folder: there is no such folder; "
-            "`thinrnn list` shows the runs that are there"
+            "'thinrnn list' shows the runs that are here"
         )
-    config = _read_object(config_path)
+    config = _read_object(folder / "config.json")
     if config is None:
         raise RunError(
             f"{folder} is not a run folder: it has no config.json; "
-            "give a folder written by `thinrnn train` or `thinrnn demo`"
+            "give a folder written by 'thinrnn train' or 'thinrnn demo'"
         )
     epochs, steps, damaged = _read_metrics(folder / "metrics.jsonl")
     summaries = {}
     for kind in KINDS:
-        path = folder / f"{kind}.json"
-        data = _read_object(path)
+        data = _read_object(folder / f"{kind}.json")
         if data is not None:
-            with _blaming(path):
-                summaries[kind] = _summary(data, kind)
-    path = folder / "pattern.json"
-    with _blaming(path):
-        matrices = _matrices(_read_object(path) or {})
+            with _naming(folder / f"{kind}.json"):
+                summaries[kind] = Summary(_numbers(data), _counts(data, "neurons"))
+    with _naming(folder / "pattern.json"):
+        pattern = _read_object(folder / "pattern.json") or {}
+        matrices = tuple(_matrix(item) for item in pattern.get("matrices", []))
     return Run(
         folder=folder,
         name=folder.resolve().name,
@@ -167,30 +212,28 @@ def _read_object(path: Path) -> dict[str, Any] | None:
         return None
     except (OSError, UnicodeDecodeError) as error:
         raise RunError(f"cannot read {path}: {error}") from error
-    try:
+    with _naming(path):
         data = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise RunError(
-            f"{path} is damaged: {error}; restore it, or resume the run to write it again"
-        ) from error
-    if not isinstance(data, dict):
-        raise RunError(f"{path} is damaged: it should hold a JSON object; resume the run")
+        if not isinstance(data, dict):
+            raise ValueError("it should hold a JSON object")
     return data
 
 
 @contextmanager
-def _blaming(path: Path) -> Iterator[None]:
+def _naming(path: Path) -> Iterator[None]:
     """Names the file when something in it is not what it should be."""
     try:
         yield
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
+    except RunError:
+        raise
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise RunError(
             f"{path} is damaged: {error}; restore it, or resume the run to write it again"
         ) from error
 
 
 def _read_metrics(path: Path) -> tuple[tuple[Epoch, ...], tuple[Step, ...], tuple[int, ...]]:
-    """Returns epochs, steps and the numbers of lines that could not be read.
+    """Returns epochs, steps and the numbers of the lines that cannot be read.
 
     A kill can tear a line in two, so a torn last line is normal and not reported. Where a resumed
     run measured the same epoch or step again, the later line counts.
@@ -215,7 +258,7 @@ def _read_metrics(path: Path) -> tuple[tuple[Epoch, ...], tuple[Step, ...], tupl
                 epochs.pop((epoch.phase, epoch.epoch), None)
                 epochs[epoch.phase, epoch.epoch] = epoch
             elif data["event"] == "step":
-                step = _step(data)
+                step = Step(_numbers(data), str(data["phase"]), int(data["step"]))
                 steps[step.phase, step.step] = step
         except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
             if number < len(lines):
@@ -225,13 +268,12 @@ def _read_metrics(path: Path) -> tuple[tuple[Epoch, ...], tuple[Step, ...], tupl
     return tuple(epochs.values()), tuple(steps.values()), tuple(damaged)
 
 
-def _number(data: Mapping[str, Any], key: str) -> float:
-    value = data.get(key)
-    if value is None:
-        return NAN
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ValueError(f"{key} is {value!r}, not a number")
-    return float(value)
+def _numbers(data: Mapping[str, Any]) -> dict[str, float]:
+    return {
+        key: float(value)
+        for key, value in data.items()
+        if isinstance(value, (int, float)) and not isinstance(value, bool)
+    }
 
 
 def _counts(data: Mapping[str, Any], key: str) -> dict[str, int]:
@@ -240,37 +282,16 @@ def _counts(data: Mapping[str, Any], key: str) -> dict[str, int]:
 
 def _epoch(data: Mapping[str, Any]) -> Epoch:
     return Epoch(
+        _numbers(data),
         phase=str(data["phase"]),
         epoch=int(data["epoch"]),
-        valid_perplexity=_number(data, "valid_perplexity"),
-        penalty=_number(data, "penalty"),
         kept=_counts(data, "kept"),
         sizes=_counts(data, "sizes"),
-        params=_number(data, "params"),
-        target=_number(data, "target"),
-        seconds=_number(data, "seconds"),
         values={
             str(name): np.asarray(values, dtype=np.float32).reshape(-1)
             for name, values in (data.get("values") or {}).items()
         },
-        em=_number(data, "em"),
-        f1=_number(data, "f1"),
     )
-
-
-def _step(data: Mapping[str, Any]) -> Step:
-    return Step(
-        phase=str(data["phase"]),
-        step=int(data["step"]),
-        epoch=_number(data, "epoch"),
-        penalty=_number(data, "penalty"),
-    )
-
-
-def _summary(data: Mapping[str, Any], kind: str) -> Summary:
-    names = [field for field in Summary.__dataclass_fields__ if field not in ("kind", "neurons")]
-    numbers = {name: _number(data, name) for name in names}
-    return Summary(kind=kind, neurons=_counts(data, "neurons"), **numbers)
 
 
 def _with_common_names(summaries: Mapping[str, Summary]) -> dict[str, Summary]:
@@ -287,19 +308,16 @@ def _with_common_names(summaries: Mapping[str, Summary]) -> dict[str, Summary]:
     }
 
 
-def _matrices(data: Mapping[str, Any]) -> tuple[Matrix, ...]:
-    for item in data.get("matrices", []):
-        if int(item["rows"]) < 1 or int(item["columns"]) < 1:
-            raise ValueError(f"matrix {item['name']!r} has no entries")
-    return tuple(
-        Matrix(
-            name=str(item["name"]),
-            rows=int(item["rows"]),
-            columns=int(item["columns"]),
-            kept_rows=_kept(item.get("kept_rows"), int(item["rows"])),
-            kept_columns=_kept(item.get("kept_columns"), int(item["columns"])),
-        )
-        for item in data.get("matrices", [])
+def _matrix(item: Mapping[str, Any]) -> Matrix:
+    rows, columns = int(item["rows"]), int(item["columns"])
+    if rows < 1 or columns < 1:
+        raise ValueError(f"matrix {item['name']!r} has no entries")
+    return Matrix(
+        name=str(item["name"]),
+        rows=rows,
+        columns=columns,
+        kept_rows=_kept(item.get("kept_rows"), rows),
+        kept_columns=_kept(item.get("kept_columns"), columns),
     )
 
 

@@ -1,59 +1,83 @@
 """Puts the report together and on disk."""
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+
 from thinrnn._files import write_safely
 from thinrnn.errors import RunError
-from thinrnn.lab.report.headline import header, headline
-from thinrnn.lab.report.model import bars, matrices
-from thinrnn.lab.report.page import page
+from thinrnn.lab.report import configuration, curves, numbers, pictures, result
+from thinrnn.lab.report.parts import Chart
 from thinrnn.lab.report.read import Run, read_run
-from thinrnn.lab.report.setup import setup
-from thinrnn.lab.report.svg import tag
-from thinrnn.lab.report.tradeoff import tradeoff
-from thinrnn.lab.report.training import curves, gates
+from thinrnn.lab.verdicts import verdicts
+
+FOLD = 12  # of many pictures, so many are shown at once
 
 
-def write_report(folders: Sequence[Path], out: Path | None = None) -> Path:
-    """Writes one HTML file about one or several run folders and returns its path.
-
-    The first folder is the one that is shown in full; the others join it in the trade-off charts
-    and the configuration. A run in progress shows what it has, and its page loads itself again
-    every ten seconds. Without `out` the file is report.html in the first folder.
-
-        write_report([Path("runs/demo")])
-    """
+def write_page(folders: Sequence[Path], out: Path | None) -> Path:
+    """Writes the report; `write_report` says how."""
     if not folders:
-        raise RunError("no run folder was given; `thinrnn list` shows the runs that are there")
+        raise RunError("no run folder was given; 'thinrnn list' shows the runs that are here")
     runs = _distinct([read_run(Path(folder)) for folder in folders])
-    main = runs[0]
-    body = tag(
-        "main",
-        "\n".join(
-            [
-                header(main),
-                headline(main),
-                gates(main),
-                curves(main),
-                matrices(main),
-                bars(main),
-                tradeoff(runs),
-                setup(runs),
-            ]
-        ),
-    )
-    text = page(f"{main.name} · thinrnn", body, refresh=main.is_running and not main.finished)
-    path = Path(out) if out is not None else main.folder / "report.html"
+    path = Path(out) if out is not None else runs[0].folder / "report.html"
     try:
         # What is not UTF-8 in a folder's name arrives as lone surrogates, which no file can hold.
-        data = text.encode("utf-8", errors="replace")
+        data = page(runs).encode("utf-8", errors="replace")
         write_safely(path, lambda temporary: temporary.write_bytes(data))
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}; name another file") from error
     return path
+
+
+def page(runs: Sequence[Run]) -> str:
+    """Returns the report as HTML: one run in full, or several side by side."""
+    environment = Environment(
+        loader=PackageLoader("thinrnn.lab.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["breakable"] = breakable
+    environment.globals |= {"percent": numbers.percent, "count": numbers.count, "fold": FOLD}
+    name = "run.html" if len(runs) == 1 else "comparison.html"
+    return environment.get_template(name).render(
+        title=" and ".join(run.name for run in runs),
+        runs=runs,
+        refresh=any(run.is_running and not run.finished for run in runs),
+        result=result,
+        curves=curves,
+        pictures=pictures,
+        configuration=configuration,
+        verdicts=lambda run: (
+            verdicts(run.config, {k: s.numbers for k, s in run.summaries.items()})
+            if run.finished
+            else []
+        ),
+        training=_training(runs),
+    )
+
+
+def _training(runs: Sequence[Run]) -> list[Chart]:
+    if len(runs) == 1:
+        return curves.run_charts(runs[0])
+    charts = [curves.metric_chart(runs, metric) for metric in runs[0].metrics]
+    return [chart for chart in [*charts, curves.params_chart(runs)] if chart]
+
+
+def breakable(text: str) -> Markup:
+    """Returns a name that may go on in the next line after a joint, never inside a word.
+
+    >>> str(breakable("embedding+rnn.l1"))
+    'embedding+<wbr>rnn.<wbr>l1'
+    """
+    parts = re.split(r"(?<=[+./_,:=\\-])(?=\w)", str(text))
+    return Markup("<wbr>").join(escape(part) for part in parts)
 
 
 def _distinct(runs: Sequence[Run]) -> list[Run]:

@@ -1,0 +1,217 @@
+"""Line and scatter charts, drawn by matplotlib as SVG for the page.
+
+Every chart is drawn once, in a size that suits a phone; on a wide screen two stand side by side.
+Names and legends are HTML beside the drawing, so that they wrap and never run out of it.
+"""
+
+import io
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from thinrnn.lab.report import numbers
+
+WIDTH, HEIGHT = 440.0, 270.0  # in CSS pixels, and in matplotlib's points
+PLOT = (0.12, 0.16, 0.86, 0.8)  # left, bottom, width, height: the same in all, so that axes line up
+FONT_SIZE = 12.0
+MOST_POINTS = 400
+
+# Colours of the light theme by the name of their variable in style.css, which has the dark ones.
+COLOURS = {
+    "soft": "#5b646f",
+    "rule": "#dfe3e8",
+    "grid": "#ebeef1",
+    "dense": "#666e78",
+    "small": "#0a5ea8",
+    "control": "#c4510a",
+    "c0": "#0a5ea9",
+    "c1": "#c4510b",
+    "c2": "#0c8456",
+    "c3": "#7a2a8e",
+    "c4": "#a3812a",
+    "c5": "#2b2f36",
+    "other": "#8a939d",
+}
+SERIES = ("c0", "c1", "c2", "c3", "c4", "c5")
+DASHES: dict[str, str | tuple[float, tuple[float, ...]]] = {
+    "solid": "solid",
+    "dashed": (0, (5, 3)),
+    "dotted": (0, (1.5, 2.5)),
+}
+MARKS = {"dense": "o", "small": "o", "control": "s"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a chart; y is NaN where there is no value.
+
+    Attributes:
+        name: What the legend calls it.
+        x: Places, rising.
+        y: Values.
+        colour: A key of COLOURS.
+        dash: A key of DASHES.
+        marked: A point that gets a dot, or None.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    colour: str
+    dash: str = "solid"
+    marked: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Point:
+    """One model in a scatter chart: its kind decides the shape of the mark."""
+
+    kind: str
+    x: float
+    y: float
+    colour: str
+
+
+def line_chart(
+    key: str, label: str, lines: Sequence[Line], *, zero: bool = False, log: bool = False
+) -> Markup:
+    """Returns values against epochs.
+
+    Args:
+        key: A name that no other chart of the page has.
+        label: The chart in words, for those who cannot see it.
+        lines: What to draw.
+        zero: Let the y axis begin at zero.
+        log: Use a logarithmic y axis.
+    """
+    figure, axes = _axes("epoch")
+    for line in lines:
+        x, y = _drawable(line, log)
+        axes.plot(
+            x,
+            y,
+            color=COLOURS[line.colour],
+            linestyle=DASHES[line.dash],
+            linewidth=1.8 if len(lines) <= 2 * len(SERIES) else 0.8,
+            # A value without neighbours is no line: it needs a mark to be seen.
+            marker="o" if sum(map(math.isfinite, y)) == 1 else None,
+        )
+        if line.marked is not None:
+            axes.plot(*line.marked, "o", color=COLOURS[line.colour], markersize=6)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    _scale_y(axes, zero=zero, log=log)
+    return to_svg(figure, key, label)
+
+
+def scatter_chart(
+    key: str,
+    label: str,
+    x_title: str,
+    points: Sequence[Point],
+    links: Iterable[tuple[Point, Point]],
+) -> Markup:
+    """Returns quality against cost, one mark for each model; links join two of them."""
+    figure, axes = _axes(x_title)
+    for a, b in links:
+        axes.plot([a.x, b.x], [a.y, b.y], color=COLOURS["rule"], linewidth=1.2, zorder=1)
+    for point in points:
+        axes.plot(
+            point.x,
+            point.y,
+            MARKS.get(point.kind, "o"),
+            markersize=8,
+            markeredgewidth=1.8,
+            color=COLOURS[point.colour],
+            markerfacecolor="none" if point.kind == "dense" else COLOURS[point.colour],
+        )
+    axes.margins(0.1)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    _scale_y(axes, zero=False, log=False)
+    return to_svg(figure, key, label)
+
+
+def spans_decades(values: Iterable[float], factor: float = 4.0) -> bool:
+    """Whether a logarithmic axis shows these values better than a linear one."""
+    finite = [v for v in values if math.isfinite(v)]
+    return bool(finite) and min(finite) > 0 and max(finite) / min(finite) > factor
+
+
+def thin(length: int, most: int = MOST_POINTS) -> list[int]:
+    """Returns at most `most` evenly spread indices of a series, first and last among them.
+
+    >>> thin(5, 3)
+    [0, 2, 4]
+    """
+    if length <= most:
+        return list(range(length))
+    return [round(i * (length - 1) / (most - 1)) for i in range(most)]
+
+
+def to_svg(figure: Figure, key: str, label: str) -> Markup:
+    """Returns a figure as an <svg> element that takes its font and colours from the page.
+
+    Args:
+        figure: What to draw; its colours should be those of COLOURS.
+        key: Keeps the ids of this drawing apart from those of others on the page.
+        label: The drawing in words.
+    """
+    file = io.StringIO()
+    # Text stays text, ids depend on nothing but key and drawing; no setting of the process changes.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": key}):
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+    drawing = file.getvalue()
+    drawing = drawing[drawing.index(">", drawing.index("<svg")) + 1 :]
+    drawing = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", drawing, flags=re.DOTALL)
+    drawing = re.sub(
+        r' id="[a-z][\w.]*_\d+"', "", drawing
+    )  # ids of groups, which nothing refers to
+    drawing = re.sub(r"font-family: [^;\"]*", "font-family: inherit", drawing)
+    names = {colour: name for name, colour in COLOURS.items()}
+    drawing = re.sub(
+        r"#[0-9a-f]{6}\b",
+        lambda m: f"var(--{names[m[0]]})" if m[0] in names else m[0],
+        drawing,
+    )
+    width, height = (72 * inches for inches in figure.get_size_inches())
+    opening = Markup('<svg viewBox="0 0 {:g} {:g}" role="img" aria-label="{}">')
+    return opening.format(width, height, label) + Markup(drawing)
+
+
+def _axes(x_title: str) -> tuple[Figure, Axes]:
+    """Returns empty axes: pale horizontal lines; the caption names the y axis."""
+    figure = Figure(figsize=(WIDTH / 72, HEIGHT / 72), dpi=72)
+    axes = figure.add_axes(PLOT)
+    axes.spines[["left", "top", "right"]].set_visible(False)
+    axes.spines["bottom"].set_color(COLOURS["soft"])
+    axes.grid(axis="y", color=COLOURS["grid"], linewidth=1)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0, pad=6, labelsize=FONT_SIZE, labelcolor=COLOURS["soft"])
+    axes.set_xlabel(x_title, fontsize=FONT_SIZE, color=COLOURS["soft"])
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: numbers.tick(value)))
+    return figure, axes
+
+
+def _scale_y(axes: Axes, *, zero: bool, log: bool) -> None:
+    if log:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_minor_locator(NullLocator())
+    else:
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: numbers.tick(value)))
+    if zero:
+        axes.set_ylim(bottom=0)
+
+
+def _drawable(line: Line, log: bool) -> tuple[list[float], list[float]]:
+    """A logarithmic axis has no place for zero and below."""
+    y = [v if math.isfinite(v) and (v > 0 or not log) else math.nan for v in line.y]
+    return list(line.x), y

@@ -1,0 +1,209 @@
+"""How training went: quality, neurons kept, parameters and penalty against epochs."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from thinrnn.lab.report import numbers
+from thinrnn.lab.report.charts import (
+    MOST_POINTS,
+    SERIES,
+    Line,
+    line_chart,
+    spans_decades,
+    thin,
+)
+from thinrnn.lab.report.parts import Chart, Key, Picture, Table
+from thinrnn.lab.report.pictures import gate_picture
+from thinrnn.lab.report.read import PHASES, Metric, Run
+
+PHASE_COLOURS = {"dense": "dense", "gated": "small", "control": "control"}
+PHASE_DASHES = {"dense": "dotted", "gated": "solid", "control": "dashed"}
+
+Points = Sequence[tuple[float, float]]
+
+
+def run_charts(run: Run) -> list[Chart]:
+    """Returns the charts of one run, as far as there is something to show."""
+    charts = [metric_chart([run], metric) for metric in run.metrics]
+    charts += [_kept_chart(run), params_chart([run]), _penalty_chart(run)]
+    return [chart for chart in charts if chart]
+
+
+def run_colour(index: int) -> str:
+    """Returns the colour of a run among several; those beyond the palette share one."""
+    return SERIES[index] if index < len(SERIES) else "other"
+
+
+def metric_chart(runs: Sequence[Run], metric: Metric) -> Chart | None:
+    """Returns a metric of all phases against epochs, the best value of each marked."""
+    lines, unsized, measured = [], [], []
+    for i, run in enumerate(runs):
+        for phase in PHASES:
+            points = [(float(e.epoch), e[metric.key]) for e in run.phase(phase)]
+            best = metric.best(run.at_size(phase))
+            name = phase if len(runs) == 1 else f"{run.name}, {phase}"
+            if points and not run.at_size(phase):
+                unsized.append("The gated model" if len(runs) == 1 else name)
+            measured += points
+            lines.append(
+                _line(
+                    name,
+                    points,
+                    PHASE_COLOURS[phase] if len(runs) == 1 else run_colour(i),
+                    PHASE_DASHES[phase],
+                    (float(best.epoch), best[metric.key]) if best else None,
+                )
+            )
+    notes = ["Dots mark the best epoch; of the gated model, the best at its final size."]
+    notes += [f"{name} has not reached its size yet." for name in unsized]
+    title = metric.name[0].upper() + metric.name[1:]
+    return _chart(
+        metric.key.replace("_", "-"),
+        title,
+        lines,
+        notes,
+        write=numbers.score,
+        log=metric.lower_is_better and spans_decades(y for _, y in measured),
+    )
+
+
+def params_chart(runs: Sequence[Run]) -> Chart | None:
+    """Returns the parameters that are left against epochs, and where they should end."""
+    lines = []
+    for i, run in enumerate(runs):
+        epochs = [e for e in run.phase("gated") if math.isfinite(e["params"])]
+        if not epochs:
+            continue
+        single = len(runs) == 1
+        colour = "small" if single else run_colour(i)
+        points = [(float(e.epoch), e["params"]) for e in epochs]
+        lines.append(_line("left" if single else run.name, points, colour))
+        if single:
+            goal = [(float(e.epoch), e["target"]) for e in epochs]
+            lines.append(_line("target", goal, "dense", "dotted"))
+    return _chart("params", "Parameters left", lines, [], write=numbers.short, zero=True)
+
+
+def gate_pictures(run: Run) -> list[Picture]:
+    """Returns the gate values of every group over time."""
+    epochs = run.phase("gated")
+    pictures = []
+    for group in dict.fromkeys(group for epoch in epochs for group in epoch.values):
+        bins = next(len(e.values[group]) for e in reversed(epochs) if group in e.values)
+        there = [e for e in epochs if bins and len(e.values.get(group, ())) == bins]
+        if not there:
+            continue
+        shown = [there[i] for i in thin(len(there))]
+        last = there[-1]
+        kept = last.kept.get(group, math.nan)
+        note = f"{numbers.count(kept)} of {numbers.count(last.sizes.get(group, bins))} kept"
+        values: list[np.ndarray] = [e.values[group] for e in shown]
+        source = gate_picture(values)
+        pictures.append(Picture(group, note, source, shown[0].epoch, last.epoch))
+    return pictures
+
+
+def _kept_chart(run: Run) -> Chart | None:
+    epochs = run.phase("gated")
+    groups = list(dict.fromkeys(group for epoch in epochs for group in epoch.kept))
+    if not groups:
+        return None
+    kept_at: dict[float, Mapping[str, int]] = {float(e.epoch): e.kept for e in epochs}
+    if epochs[0].epoch == 1:
+        kept_at = {0.0: epochs[0].sizes} | kept_at  # before training all neurons are there
+    lines = [
+        _line(
+            group,
+            [(epoch, float(kept.get(group, math.nan))) for epoch, kept in kept_at.items()],
+            SERIES[i % len(SERIES)] if len(groups) <= 2 * len(SERIES) else "small",
+            "dashed" if len(SERIES) <= i < 2 * len(SERIES) else "solid",
+        )
+        for i, group in enumerate(groups)
+    ]
+    kept, size = sum(epochs[-1].kept.values()), sum(epochs[-1].sizes.values())
+    share = numbers.percent(numbers.ratio(kept, size))
+    note = f"{numbers.count(kept)} of {numbers.count(size)} are left ({share})."
+    return _chart("kept", "Neurons kept", lines, [note], write=numbers.count, zero=True)
+
+
+def _penalty_chart(run: Run) -> Chart | None:
+    """Steps show the penalty finer than epochs; old and short runs may have no steps."""
+    steps = sorted((s for s in run.steps if s.phase == "gated"), key=lambda s: s.step)
+    points = [(s["epoch"], s["penalty"]) for s in steps]
+    if sum(math.isfinite(y) for _, y in points) < 2:
+        points = [(float(e.epoch), e["penalty"]) for e in run.phase("gated")]
+    # A target closes gates by itself and adds nothing to the loss.
+    if not any(math.isfinite(y) and y for _, y in points):
+        return None
+    log = spans_decades(y for _, y in points)
+    lines = [_line("penalty", points, "small")]
+    notes = ["What the open gates add to the loss."]
+    return _chart("penalty", "Penalty", lines, notes, write=numbers.plain, log=log)
+
+
+def _line(
+    name: str,
+    points: Points,
+    colour: str,
+    dash: str = "solid",
+    marked: tuple[float, float] | None = None,
+) -> Line:
+    shown = [points[i] for i in thin(len(points))]
+    return Line(name, [x for x, _ in shown], [y for _, y in shown], colour, dash, marked)
+
+
+def _chart(
+    key: str,
+    title: str,
+    lines: Sequence[Line],
+    notes: Sequence[str],
+    *,
+    write: numbers.Write,
+    zero: bool = False,
+    log: bool = False,
+) -> Chart | None:
+    """Returns the chart of all lines that have a value, None if there is none."""
+    missing = sum(not math.isfinite(y) for line in lines for y in line.y)
+    lines = [line for line in lines if any(map(math.isfinite, line.y))]
+    if not lines:
+        return None
+    notes = [*notes]
+    if log:
+        notes.append("The axis is logarithmic.")
+    if max(len(line.x) for line in lines) == MOST_POINTS:
+        notes.append(f"{MOST_POINTS} points of each line are shown.")
+    if missing and any(math.isfinite(y) for line in lines for y in line.y):
+        were = "value is" if missing == 1 else "values are"
+        notes.append(f"{missing} {were} not finite and left out.")
+    keys = [Key(line.name, write(_shown(line)), line.colour, line.dash) for line in lines]
+    many = len(lines) > 2 * len(SERIES)
+    said = ", ".join(f"{k.name} {k.text}" for k in keys[: 2 * len(SERIES)])
+    by_x = [dict(zip(line.x, line.y, strict=True)) for line in lines]
+    xs = sorted({x for known in by_x for x in known})
+    rows = [
+        [
+            numbers.plain(x) if x % 1 else numbers.count(x),
+            *(write(known[x]) if x in known else "" for known in by_x),
+        ]
+        for x in xs
+    ]
+    return Chart(
+        key,
+        title,
+        " ".join(notes),
+        [] if many else keys,
+        line_chart(key, f"{title} against epochs: {said}.", lines, zero=zero, log=log),
+        Table(
+            f"{title} by epoch",
+            ["epoch", *(line.name for line in lines)],
+            rows,
+            stacks=4 < len(lines) <= 8,
+        ),
+    )
+
+
+def _shown(line: Line) -> float:
+    """The value of a line in its legend: the marked one, or else the last."""
+    return line.marked[1] if line.marked else next(y for y in reversed(line.y) if math.isfinite(y))

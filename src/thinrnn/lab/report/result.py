@@ -1,0 +1,299 @@
+"""The top of the report: where a run stands, the big numbers, and the tables behind them."""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+
+from thinrnn.lab.command import command
+from thinrnn.lab.report import numbers
+from thinrnn.lab.report.charts import MARKS, Point, scatter_chart
+from thinrnn.lab.report.curves import run_colour
+from thinrnn.lab.report.parts import Bar, Bars, Card, Chart, Key, Table
+from thinrnn.lab.report.read import KINDS, Metric, Run, Summary, common_metric
+
+MOST_GROUPS = 12
+RUNTIMES = {"onnx_milliseconds": "ONNX Runtime", "milliseconds": "PyTorch"}
+
+
+def facts(run: Run) -> str:
+    """Returns what a run is, in one line."""
+    config = run.config
+    environment = config.get("environment")
+    device = environment.get("device") if isinstance(environment, Mapping) else None
+    found = [
+        str(config.get("recipe") or "").replace("_", " "),
+        f"preset {config['preset']}" if config.get("preset") else "",
+        f"seed {config['seed']}" if config.get("seed") is not None else "",
+        f"on {device}" if device else "",
+    ]
+    return " · ".join(fact for fact in found if fact)
+
+
+def progress(run: Run) -> str:
+    """Returns how far an unfinished run is, an empty text for a finished one."""
+    if run.finished:
+        return ""
+    state = "still running" if run.is_running else "stopped before its end"
+    more = "" if run.is_running else f"; go on with {command('train', '--resume', run.folder)}"
+    if not run.epochs:
+        return f"{state}: no epoch finished yet{more}"
+    last = run.epochs[-1]
+    spent = f", {numbers.duration(last['seconds'])}" if math.isfinite(last["seconds"]) else ""
+    return f"{state}: epoch {last.epoch} ({last.phase} phase{spent}){more}"
+
+
+def cards(run: Run) -> list[Card]:
+    """Returns the big numbers of one run."""
+    small, dense = run.summaries.get("small"), run.summaries.get("dense")
+    if small is None:
+        return _cards_so_far(run)
+    found = [Card("Weights", numbers.short(small["weights"]), "")]
+    if dense is not None:
+        share = numbers.percent(numbers.ratio(small["weights"], dense["weights"]))
+        change = f"{numbers.short(dense['weights'])} → {numbers.short(small['weights'])}"
+        found = [Card("Weights", change, f"{share} of the dense model")]
+    metric = common_metric([run])
+    if metric:
+        title = metric.name[0].upper() + metric.name[1:]
+        others = [
+            f"{kind} {numbers.score(run.summaries[kind][metric.key])}"
+            for kind in ("dense", "control")
+            if kind in run.summaries
+        ]
+        found.append(Card(title, numbers.score(small[metric.key]), ", ".join(others)))
+    if dense is not None:
+        key = time_key([run])
+        gain = numbers.ratio(dense[key], small[key])
+        if math.isfinite(gain):
+            times = f"{numbers.milliseconds(dense[key])} → {numbers.milliseconds(small[key])}"
+            note = f"{times}, {conditions(small)}" if conditions(small) else times
+            found.append(Card(f"Speed-up, {RUNTIMES[key]}", numbers.times(gain), note))
+    if math.isfinite(small["difference"]):
+        note = "largest change of an output, gated against small model"
+        found.append(Card("Verified difference", numbers.power(small["difference"]), note))
+    return found
+
+
+def time_key(runs: Sequence[Run]) -> str:
+    """Returns which times to compare: those of ONNX Runtime, if all models to compare have them.
+
+    PyTorch spends much of its time between the operations of a small model, so its times say less
+    about the size.
+    """
+    models = [
+        run.summaries[kind] for run in runs for kind in ("dense", "small") if kind in run.summaries
+    ]
+    measured = bool(models) and all(math.isfinite(m["onnx_milliseconds"]) for m in models)
+    return "onnx_milliseconds" if measured else "milliseconds"
+
+
+def conditions(model: Summary) -> str:
+    """Returns how a model was timed: batch 1, 35 steps, 1 thread."""
+    found = []
+    if math.isfinite(model["batch"]):
+        found.append(f"batch\u00a0{numbers.count(model['batch'])}")
+    for amount, name in ((model["steps"], "step"), (model["threads"], "thread")):
+        if math.isfinite(amount):
+            found.append(f"{numbers.count(amount)}\u00a0{name}{'' if amount == 1 else 's'}")
+    return ", ".join(found)
+
+
+def result_tables(run: Run) -> list[Table]:
+    """Returns dense, small and control model side by side; many groups have their own table."""
+    models = {kind: run.summaries[kind] for kind in KINDS if kind in run.summaries}
+    if not models:
+        return []
+    groups = list(dict.fromkeys(group for m in models.values() for group in m.neurons))
+    by_group = [
+        (f"neurons, {group}", [float(m.neurons.get(group, math.nan)) for m in models.values()])
+        for group in groups
+    ]
+    in_all = [float(sum(m.neurons.values())) or math.nan for m in models.values()]
+    many = len(groups) > MOST_GROUPS
+    counts = [(f"neurons, {len(groups)} groups", in_all)] if many else by_group
+    for name, key in _COUNTS.items():
+        counts.append((name, [m[key] for m in models.values()]))
+    rows = [
+        _row(models, metric.name, [m[metric.key] for m in models.values()], numbers.score, _rise)
+        for metric in run.metrics
+    ]
+    rows += [_row(models, name, values, numbers.count, numbers.percent) for name, values in counts]
+    times = {name: [m[key] for m in models.values()] for key, name in RUNTIMES.items()}
+    for name, values in times.items():
+        label = f"time per call, {name}"
+        rows.append(_row(models, label, values, numbers.milliseconds, numbers.percent))
+    if _compares(models):
+        for name, values in times.items():
+            gains = [numbers.ratio(values[0], value) for value in values]
+            rows.append(_row(models, f"speed-up, {name}", gains, numbers.times, lambda _: ""))
+    head = ["", *models, *(["small / dense"] if _compares(models) else [])]
+    strong = head.index("small") if _compares(models) else None
+    caption = "Dense, small and control model"
+    tables = [Table(caption, head, [row for row in rows if row], strong, stacks=True)]
+    if many:
+        rows = [
+            _row(models, name, values, numbers.count, numbers.percent) for name, values in by_group
+        ]
+        tables.append(
+            Table("Neurons per group", head, [row for row in rows if row], strong, stacks=True)
+        )
+    return tables
+
+
+_COUNTS = {
+    "weights": "weights",
+    "parameters": "params",
+    "mult-adds per step": "macs",
+    "bytes": "bytes",
+}
+
+
+def _row(
+    models: Collection[str],
+    name: str,
+    values: Sequence[float],
+    write: numbers.Write,
+    relate: numbers.Write,
+) -> list[str]:
+    """Returns the cells of one quantity, nothing if no model has it."""
+    if all(map(math.isnan, values)):
+        return []
+    related = []
+    if _compares(models):
+        by_kind = dict(zip(models, values, strict=True))
+        related = [relate(numbers.ratio(by_kind["small"], by_kind["dense"]))]
+    return [name, *map(write, values), *related]
+
+
+def _compares(models: Collection[str]) -> bool:
+    return "dense" in models and "small" in models
+
+
+def _rise(related: float) -> str:
+    return numbers.change(related - 1)
+
+
+def comparison(runs: Sequence[Run]) -> list[Table]:
+    """Returns all models of several runs, one a row."""
+    metric, time = common_metric(runs), time_key(runs)
+    head = ["", "weights", metric.name if metric else "", RUNTIMES[time], "speed-up"]
+    rows = []
+    for run in runs:
+        dense = run.summaries.get("dense")
+        for kind in KINDS:
+            if kind not in run.summaries:
+                continue
+            model = run.summaries[kind]
+            base = dense or Summary({}, {})
+            rows.append(
+                [
+                    f"{run.name}, {kind}",
+                    numbers.short(model["weights"]),
+                    numbers.score(model[metric.key]) if metric else "",
+                    numbers.milliseconds(model[time]),
+                    numbers.times(numbers.ratio(base[time], model[time])),
+                ]
+            )
+    return [Table("All models", head, rows, stacks=True)] if rows else []
+
+
+def bars(run: Run) -> list[Bars]:
+    """Returns weights, bytes and times of the models of a run as bars, if there are several."""
+    if len(run.summaries) < 2:
+        return []
+    quantities = (
+        ("Weights", "weights", numbers.short),
+        ("Bytes", "bytes", numbers.size),
+        ("Mult-adds per step", "macs", numbers.short),
+        *((f"Time per call, {name}", key, numbers.milliseconds) for key, name in RUNTIMES.items()),
+    )
+    found = []
+    for title, key, write in quantities:
+        amounts = {k: run.summaries[k][key] for k in KINDS if k in run.summaries}
+        amounts = {k: amount for k, amount in amounts.items() if math.isfinite(amount)}
+        most = max(amounts.values(), default=0.0) or 1.0
+        if amounts:
+            shown = [Bar(k, k, write(amount), amount / most) for k, amount in amounts.items()]
+            found.append(Bars(title, shown))
+    return found
+
+
+def tradeoffs(runs: Sequence[Run]) -> list[Chart]:
+    """Returns quality against size and against time of several runs."""
+    metric, time = common_metric(runs), time_key(runs)
+    if metric is None:
+        return []
+    costs = (
+        ("weights", "weights", numbers.short),
+        ("time", f"milliseconds per call, {RUNTIMES[time]}", numbers.milliseconds),
+    )
+    keys = {"weights": "weights", "time": time}
+    charts = [
+        _tradeoff(runs, metric, name, keys[name], title, write) for name, title, write in costs
+    ]
+    return [chart for chart in charts if chart]
+
+
+def _tradeoff(
+    runs: Sequence[Run],
+    metric: Metric,
+    name: str,
+    cost: str,
+    title: str,
+    write: numbers.Write,
+) -> Chart | None:
+    points = {
+        (i, kind): Point(kind, model[cost], model[metric.key], run_colour(i))
+        for i, run in enumerate(runs)
+        for kind, model in run.summaries.items()
+        if math.isfinite(model[cost]) and math.isfinite(model[metric.key])
+    }
+    if not points:
+        return None
+    links = [
+        (points[i, "small"], points[i, "control"])
+        for i in range(len(runs))
+        if (i, "small") in points and (i, "control") in points
+    ]
+    rows = [
+        [f"{runs[i].name}, {kind}", write(point.x), numbers.score(point.y)]
+        for (i, kind), point in points.items()
+    ]
+    shown = ", ".join(" ".join(row) for row in rows)
+    better = "Down" if metric.lower_is_better else "Up"
+    keys = [Key(run.name, "", run_colour(i), "solid") for i, run in enumerate(runs)]
+    keys += [Key(kind, "", "soft", {"dense": "ring"}.get(kind, _MARK[kind])) for kind in KINDS]
+    head = f"{metric.name[0].upper()}{metric.name[1:]} against {name}"
+    return Chart(
+        f"tradeoff-{name}",
+        head,
+        f"{better} and left is better. Lines join a small model and its control.",
+        keys,
+        scatter_chart(f"tradeoff-{name}", f"{head}: {shown}.", title, [*points.values()], links),
+        Table(head, ["", title, metric.name], rows),
+    )
+
+
+_MARK = {kind: "square" if MARKS[kind] == "s" else "dot" for kind in KINDS}
+
+
+def _cards_so_far(run: Run) -> list[Card]:
+    found = []
+    gated = run.phase("gated")
+    if gated:
+        last = gated[-1]
+        kept, size = sum(last.kept.values()), sum(last.sizes.values())
+        if size:
+            note = f"{numbers.percent(kept / size)} of {numbers.count(size)}"
+            found.append(Card("Neurons kept", numbers.count(kept), note))
+        if math.isfinite(last["params"]):
+            goal = last["target"]
+            note = f"target {numbers.short(goal)}" if math.isfinite(goal) else ""
+            found.append(Card("Parameters left", numbers.short(last["params"]), note))
+    for phase in ("gated", "dense", "control"):
+        epochs = run.phase(phase)
+        metrics = [m for m in run.metrics if epochs and math.isfinite(epochs[-1][m.key])]
+        if metrics:
+            title = metrics[0].name[0].upper() + metrics[0].name[1:]
+            value = numbers.score(epochs[-1][metrics[0].key])
+            found.append(Card(title, value, f"{phase}, epoch {epochs[-1].epoch}"))
+    return found

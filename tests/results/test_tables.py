@@ -51,7 +51,7 @@ def test_the_headlines_are_the_test_scores_of_their_runs(make):
         name: make(dense=(70, 75.1, 6e7), small=(70, 76.2, 6e6), control=(70, 77.3, 6e6))
         for name in names
     }
-    line = cells(headline_table(Results(runs)), "LSTM, test perplexity")
+    line = cells(headline_table(Results(runs)), "LSTM: perplexity")
     assert line[1:7] == ["78.57", "78.65", "78.08", "75.10", "76.20", "77.30"]
     assert line[7:] == ["6.16M, 6.00M", "target"]
     assert len(headline_table(Results({})).splitlines()) == 2 + len(HEADLINES)

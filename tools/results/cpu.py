@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,59 +77,41 @@ class Cpu:
 
     def summary(self) -> str:
         """Return dense and small in the same runtime on one thread, warm."""
+        cases = [(30, "warm"), (1, "warm")]
         head = ["both models in"]
-        for what in (CASES[30, "warm"], CASES[1, "warm"]):
-            head += [f"{what}: dense, ms", "small, ms", "speed-up"]
-        lines = []
-        for runtime, label in RUNTIMES.items():
-            cells = []
-            for steps in (30, 1):
-                cells += self._pair(runtime, self.threads[0], steps, "warm", _milliseconds)
-            if runtime != "best" and set(cells) != {"-"}:
-                lines.append([label, *cells])
-        return markdown(head, lines)
+        for case in cases:
+            head += [f"{CASES[case]}: dense, ms", "small, ms", "speed-up"]
+        lines = self._lines(self.threads[0], cases, _milliseconds)
+        return markdown(head, [line for line in lines if line[0] != RUNTIMES["best"]])
 
     def times(self) -> str:
         """Return all times, with quartiles."""
-        lines = []
-        for threads in self.threads:
-            for steps, caches in CASES:
-                for runtime, label in RUNTIMES.items():
-                    cells = self._pair(runtime, threads, steps, caches, _quartiles)
-                    if set(cells) != {"-"}:
-                        lines.append([str(threads), CASES[steps, caches], label, *cells])
+        lines = [
+            [str(threads), label, *line]
+            for threads in self.threads
+            for case, label in CASES.items()
+            for line in self._lines(threads, [case], _quartiles)
+        ]
         head = ("threads", "case", "both models in", "dense, ms", "small, ms", "speed-up")
         return markdown(head, lines)
 
     def batches(self) -> str:
         """Return the times of a batch of 10 with 30 steps on one thread."""
-        lines = []
-        for runtime, label in RUNTIMES.items():
-            cells = self._pair(runtime, self.threads[0], 30, "warm", _quartiles)
-            if set(cells) != {"-"}:
-                lines.append([label, *cells])
+        lines = self._lines(self.threads[0], [(30, "warm")], _quartiles)
         return markdown(("", "dense, ms (quartiles)", "small, ms (quartiles)", "speed-up"), lines)
 
     def stream(self) -> str:
         """Return the times of one step of a stream, with warm caches and with cold ones."""
-        lines = []
-        for runtime, label in RUNTIMES.items():
-            warm, cold = (
-                self._pair(runtime, self.threads[0], 1, caches, _milliseconds)[:2]
-                for caches in ("warm", "cold")
-            )
-            if {*warm, *cold} != {"-"}:
-                lines.append([label, *warm, *cold])
+        found = self._lines(self.threads[0], [(1, "warm"), (1, "cold")], _milliseconds)
+        lines = [[*line[:3], *line[4:6]] for line in found]
         return markdown(("one step, ms", "dense", "small", "dense, cold", "small, cold"), lines)
 
     def gains(self) -> str:
         """Return what 8 bits change in the small model."""
         lines = []
         for runtime in ("onnx", "int8"):
-            times = [
-                self._pair(runtime, self.threads[0], steps, "warm", _milliseconds)[1]
-                for steps in (30, 1)
-            ]
+            found = (self.time(self.small, runtime, self.threads[0], n, "warm") for n in (30, 1))
+            times = ["-" if time is None else _milliseconds(time) for time in found]
             value = self.perplexity(runtime)
             quality = "-" if value is None else f"{value:.2f}"
             size = _megabytes(self.bytes(self.small, runtime))
@@ -147,12 +130,23 @@ class Cpu:
         head = ("", "model", "file, MB", "peak, MB", "running, MB", "before loading a model, MB")
         return markdown(head, lines)
 
-    def _pair(self, runtime: str, threads: int, steps: int, caches: str, show: Any) -> list[str]:
-        """Return the times of dense and small, and how many times faster the small one is."""
-        found = [self.time(m, runtime, threads, steps, caches) for m in (self.dense, self.small)]
-        if None in found:
-            return ["-", "-", "-"]
-        return [*map(show, found), f"{found[0]['median'] / found[1]['median']:.1f}x"]
+    def _lines(
+        self, threads: int, cases: list[tuple[int, str]], show: Callable[[Any], str]
+    ) -> list[list[str]]:
+        """Return, for each runtime and all cases, the times of dense and small and their ratio."""
+        lines = []
+        for runtime, label in RUNTIMES.items():
+            cells: list[str] = []
+            for steps, caches in cases:
+                both = (self.dense, self.small)
+                times = [self.time(model, runtime, threads, steps, caches) for model in both]
+                if None in times:
+                    cells += ["-", "-", "-"]
+                else:
+                    cells += [*map(show, times), f"{times[0]['median'] / times[1]['median']:.1f}x"]
+            if set(cells) != {"-"}:
+                lines.append([label, *cells])
+        return lines
 
 
 def _milliseconds(found: dict[str, float], key: str = "median") -> str:

@@ -55,8 +55,8 @@ def figure(results: Results) -> "Figure":
         )
         for width, test in found[name]:
             if test > top:
-                look = {"color": COLOURS[name], "markerfacecolor": "white", "clip_on": False}
-                axes.plot(width, top, "o", zorder=3, **look)
+                edge = axes.plot(width, top, "o", zorder=3, color=COLOURS[name], clip_on=False)
+                edge[0].set_markerfacecolor("white")
                 axes.annotate(f"{test:.1f} ↑", (width, top), (7, -13), textcoords="offset points")
     axes.set_ylim(top=top)
     axes.grid(alpha=0.4)

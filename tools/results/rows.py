@@ -187,20 +187,20 @@ ROWS = {
 
 HEADLINES = (
     Headline(
-        "LSTM, test perplexity",
+        "LSTM: perplexity",
         *("ptb-dense-sgd", "ptb-iss", "ptb-dense-ntasgd", "ptb-paper", "ptb-paper"),
     ),
     Headline(
-        "highway network, test perplexity",
+        "recurrent highway network (RHN): perplexity",
         *("ptb-rhn-dense", "ptb-rhn-iss", "ptb-rhn-dense", "ptb-rhn-plain", "ptb-rhn-scratch"),
     ),
     Headline(
-        "highway network with teachers, test perplexity",
+        "RHN with teachers: perplexity",
         *("ptb-rhn-dense", "ptb-rhn-iss", "ptb-rhn-dense"),
         *("ptb-rhn-paper", "ptb-rhn-paper-control"),
     ),
     Headline(
-        "BiDAF reader, F1",
+        "SQuAD reader (BiDAF): F1",
         *("squad-dense", "squad-iss", "squad-dense", "squad-paper", "squad-paper"),
     ),
 )

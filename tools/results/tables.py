@@ -47,7 +47,8 @@ def own_table(
 
 def headline_table(results: Results) -> str:
     """Return the README's table: each experiment of the paper in one line."""
-    head = ("", "paper: dense", "ISS", "selection", "ours: dense", "selection")
+    head = ("test score", *(f"paper: {model}" for model in ("dense", "ISS", "selection")))
+    more = (f"ours: {model}" for model in ("dense", "selection", "from scratch"))
     lines = []
     for row in HEADLINES:
         theirs = ROWS[row.selection, "small"].paper
@@ -63,7 +64,7 @@ def headline_table(results: Results) -> str:
         scores = ["-" if one is None else spread(one.second) for one in others]
         weights = [millions(one.weights) if one else "-" for one in (theirs, ours)]
         lines.append([row.label, *scores, ", ".join(weights), ours.how if ours else "-"])
-    return markdown([*head, "from scratch", "weights: paper, ours", "how"], lines)
+    return markdown([*head, *more, "weights: paper, ours", "how"], lines)
 
 
 def _line(row: Row, results: Results, scores: str, folder: str) -> list[str]:

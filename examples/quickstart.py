@@ -103,7 +103,7 @@ def fit(
         line += f"  valid {evaluate(model, valid):6.1f}"
         if target is not None:
             thinrnn.shrink_(model, optimizer)
-            left = [str(len(neurons)) for neurons in thinrnn.kept(model).values()]
+            left = [str(len(neurons)) for neurons in thinrnn.kept_neurons(model).values()]
             line += f"  neurons left: {', '.join(left)}"
         print(f"{line}  ({time.perf_counter() - began:.1f} s)", flush=True)
 

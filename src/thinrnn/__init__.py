@@ -1,7 +1,5 @@
 """thinrnn makes recurrent networks thin: it learns which neurons they need and removes the rest."""
 
-from typing import Any
-
 __version__ = "0.1.0"
 
 # Loaded on first use, because torch takes a second to import and `thinrnn --help` needs none of it.
@@ -10,7 +8,8 @@ _HOMES = {
     "_layers.base": ["Layer"],
     "_layers.registry": ["register_layer"],
     "_gates.attach": ["attach_", "detach_", "gates", "param_groups"],
-    "_gates.gate": ["Estimator", "Fixed", "Gate", "HardConcrete"],
+    "_gates.estimators": ["Estimator", "Fixed", "HardConcrete"],
+    "_gates.gate": ["Gate"],
     "_penalties.group_lasso": ["GroupLasso"],
     "_penalties.l0": ["L0"],
     "_penalties.magnitude": ["magnitude_"],
@@ -19,8 +18,24 @@ _HOMES = {
     "_surgery.count": ["Count", "ModuleCount", "count"],
     "_surgery.provenance": ["kept_inputs"],
     "_surgery.save": ["load_", "save"],
-    "_surgery.shrink": ["cut_", "kept", "shrink_"],
+    "_surgery.shrink": ["cut_", "kept_neurons", "shrink_"],
     "_surgery.verify": ["verify"],
+    "errors": [
+        "ExampleError",
+        "ExportError",
+        "FolderError",
+        "GateError",
+        "HardCodedSizeError",
+        "LayerError",
+        "MissingExtraError",
+        "NoRecurrentLayerError",
+        "PlanError",
+        "RunError",
+        "StateError",
+        "TargetError",
+        "ThinRNNError",
+        "VerifyError",
+    ],
     "nn.rhn": ["RHN"],
     "nn.rnn_stack": ["RNNStack"],
     "nn.states": ["States"],
@@ -34,7 +49,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [*_HOME_OF, "__version__"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'thinrnn' has no attribute {name!r}")
     from importlib import import_module

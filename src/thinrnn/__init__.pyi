@@ -1,14 +1,16 @@
-"""The public names and their types; `__init__.py` loads them on first use."""
+"""The public names and their types, for type checkers; `__init__.py` loads them on first use."""
 
 from thinrnn._discovery.find import find_groups as find_groups
 from thinrnn._gates.attach import attach_ as attach_
 from thinrnn._gates.attach import detach_ as detach_
 from thinrnn._gates.attach import gates as gates
 from thinrnn._gates.attach import param_groups as param_groups
-from thinrnn._gates.gate import Estimator as Estimator
-from thinrnn._gates.gate import Fixed as Fixed
+from thinrnn._gates.estimators import Estimator as Estimator
+from thinrnn._gates.estimators import Fixed as Fixed
+from thinrnn._gates.estimators import HardConcrete as HardConcrete
 from thinrnn._gates.gate import Gate as Gate
-from thinrnn._gates.gate import HardConcrete as HardConcrete
+from thinrnn._layers.base import Layer as Layer
+from thinrnn._layers.registry import register_layer as register_layer
 from thinrnn._penalties.group_lasso import GroupLasso as GroupLasso
 from thinrnn._penalties.l0 import L0 as L0
 from thinrnn._penalties.magnitude import magnitude_ as magnitude_
@@ -21,9 +23,23 @@ from thinrnn._surgery.provenance import kept_inputs as kept_inputs
 from thinrnn._surgery.save import load_ as load_
 from thinrnn._surgery.save import save as save
 from thinrnn._surgery.shrink import cut_ as cut_
-from thinrnn._surgery.shrink import kept as kept
+from thinrnn._surgery.shrink import kept_neurons as kept_neurons
 from thinrnn._surgery.shrink import shrink_ as shrink_
 from thinrnn._surgery.verify import verify as verify
+from thinrnn.errors import ExampleError as ExampleError
+from thinrnn.errors import ExportError as ExportError
+from thinrnn.errors import FolderError as FolderError
+from thinrnn.errors import GateError as GateError
+from thinrnn.errors import HardCodedSizeError as HardCodedSizeError
+from thinrnn.errors import LayerError as LayerError
+from thinrnn.errors import MissingExtraError as MissingExtraError
+from thinrnn.errors import NoRecurrentLayerError as NoRecurrentLayerError
+from thinrnn.errors import PlanError as PlanError
+from thinrnn.errors import RunError as RunError
+from thinrnn.errors import StateError as StateError
+from thinrnn.errors import TargetError as TargetError
+from thinrnn.errors import ThinRNNError as ThinRNNError
+from thinrnn.errors import VerifyError as VerifyError
 from thinrnn.nn.rhn import RHN as RHN
 from thinrnn.nn.rnn_stack import RNNStack as RNNStack
 from thinrnn.nn.states import States as States

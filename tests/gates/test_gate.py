@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 import thinrnn
 from thinrnn._gates.attach import attached
-from thinrnn._gates.gate import Fixed, HardConcrete
+from thinrnn._gates.estimators import Fixed, HardConcrete
 from thinrnn.errors import GateError, PlanError
 
 EDGE = math.log(0.1 / 1.1)  # -2.398

@@ -255,7 +255,7 @@ def test_shrinking_leaves_outputs_and_training_as_they_were():
 def test_a_fresh_model_is_cut_to_the_structure_of_a_shrunk_one():
     model = closed(attach(network()), 1, 2, 3)
     thinrnn.shrink_(model)
-    fresh = thinrnn.cut_(attach(network(seed=1)), thinrnn.kept(model))
+    fresh = thinrnn.cut_(attach(network(seed=1)), thinrnn.kept_neurons(model))
     fresh.load_state_dict(model.state_dict())
     model.eval(), fresh.eval()
     torch.testing.assert_close(fresh(TOKENS), model(TOKENS))

@@ -9,7 +9,7 @@ from hypothesis import given
 from torch import Tensor, nn
 
 import thinrnn
-from thinrnn._penalties.norms import squared_norms
+from thinrnn._penalties.group_lasso import squared_norms
 from thinrnn.plan import Plan
 
 

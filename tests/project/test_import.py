@@ -1,7 +1,10 @@
 """What `import thinrnn` brings, and when."""
 
+import ast
+import importlib
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,7 +31,17 @@ def test_what_only_prints_does_not_wait_for_torch(arguments: list[str]) -> None:
 def test_all_names_are_there_and_others_are_not() -> None:
     assert dir(thinrnn) == sorted(thinrnn.__all__)
     assert all(getattr(thinrnn, name) is not None for name in thinrnn.__all__)
+    assert dir(thinrnn) == sorted(thinrnn.__all__)
     assert not hasattr(thinrnn, "prune")
+
+
+def test_type_checkers_see_the_names_that_are_there() -> None:
+    stub = ast.parse(Path(thinrnn.__file__).with_suffix(".pyi").read_text())
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    seen = {alias.asname: (node.module, alias.name) for node in imports for alias in node.names}
+    assert seen.keys() == set(thinrnn.__all__) - {"__version__"}
+    for name, (module, source) in seen.items():
+        assert getattr(importlib.import_module(module), source) is getattr(thinrnn, name)
 
 
 def test_no_command_at_all_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:

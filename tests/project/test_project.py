@@ -30,7 +30,7 @@ CONTRACT = {
     "detach_",
     "find_groups",
     "gates",
-    "kept",
+    "kept_neurons",
     "kept_inputs",
     "load_",
     "magnitude_",

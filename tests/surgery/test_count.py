@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
 
 import thinrnn
-from thinrnn._penalties.sizes import Sizes
+from thinrnn._gates.sizes import Sizes
 
 TABLE = {  # (input, layer 1, layer 2) -> weights, mult-add reduction
     (1500, 1500, 1500): (66.000e6, 1.0),

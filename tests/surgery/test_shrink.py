@@ -158,7 +158,9 @@ def test_several_times_in_a_row(optimizer: str) -> None:
     for run in (whole, shrunk):
         run.steps(20)
     assert_same_losses(whole, shrunk)
-    assert thinrnn.kept(shrunk.model) == {name: [1, 3, 4] for name in thinrnn.gates(shrunk.model)}
+    assert thinrnn.kept_neurons(shrunk.model) == {
+        name: [1, 3, 4] for name in thinrnn.gates(shrunk.model)
+    }
 
 
 def test_layers_of_unequal_sizes_become_a_stack() -> None:
@@ -265,7 +267,7 @@ def test_a_checkpoint_of_a_shrunk_model_is_resumed(model: str, cut_first: bool) 
     run.shrink()
     run.steps(2)
     saved = copy.deepcopy((run.model.state_dict(), run.optimizers[0].state_dict()))
-    kept = thinrnn.kept(run.model)
+    kept = thinrnn.kept_neurons(run.model)
 
     resumed = Training(MODELS[model], OPTIMIZERS["Adam"])
     with pytest.raises(PlanError, match="cut_"):
@@ -279,7 +281,7 @@ def test_a_checkpoint_of_a_shrunk_model_is_resumed(model: str, cut_first: bool) 
         thinrnn.cut_(resumed.model, kept, resumed.optimizers[0])
     resumed.model.load_state_dict(saved[0])
     resumed.optimizers[0].load_state_dict(saved[1])
-    assert thinrnn.kept(resumed.model) == kept
+    assert thinrnn.kept_neurons(resumed.model) == kept
     resumed.losses = list(run.losses)
     for each in (run, resumed):
         each.steps(5)
@@ -295,7 +297,7 @@ def test_cut_wants_neurons_that_are_there() -> None:
     with pytest.raises(PlanError, match="no group"):
         thinrnn.cut_(model, {"rnn.l7": [0]})
     thinrnn.cut_(model, {"rnn.l0": [5, 0]})
-    assert thinrnn.kept(model)["rnn.l0"] == [0, 5]
+    assert thinrnn.kept_neurons(model)["rnn.l0"] == [0, 5]
     with pytest.raises(PlanError, match=r"'rnn.l0'.*another plan"):
         thinrnn.cut_(model, {"rnn.l0": [0, 1]})
 
@@ -331,7 +333,7 @@ def test_one_neuron_stays_where_all_are_closed() -> None:
     gate = thinrnn.gates(run.model)["rnn.l1"]
     gate.log_alpha = -FAR + torch.tensor([0.0, 0, 3, 0, 0, 0])
     run.shrink()
-    assert thinrnn.kept(run.model)["rnn.l1"] == [2]
+    assert thinrnn.kept_neurons(run.model)["rnn.l1"] == [2]
     run.steps(3)
 
 
@@ -373,7 +375,7 @@ def test_outputs_stay_over_the_whole_grid(
         kept = {n: g.origin[g.keep].tolist() for n, g in thinrnn.gates(model).items()}
         thinrnn.shrink_(model)
         torch.testing.assert_close(outputs(model, arguments), expected, rtol=1e-10, atol=1e-10)
-        for name, neurons in thinrnn.kept(model).items():
+        for name, neurons in thinrnn.kept_neurons(model).items():
             assert len(neurons) == 1 if name in empty else neurons == kept[name]
 
 
@@ -405,7 +407,7 @@ def test_layers_that_have_one_size_again_are_as_if_cut_at_once() -> None:
     assert isinstance(by_steps.rnn, thinrnn.RNNStack)
     close(by_steps, {"rnn.l1": (1,)})
     thinrnn.shrink_(by_steps)
-    thinrnn.cut_(fresh, thinrnn.kept(by_steps))
+    thinrnn.cut_(fresh, thinrnn.kept_neurons(by_steps))
     fresh.load_state_dict(by_steps.state_dict())
     x = torch.arange(8).view(4, 2)
     fresh.eval(), by_steps.eval()
@@ -430,7 +432,7 @@ def test_gates_that_a_target_has_settled_are_folded_into_the_weights() -> None:
     assert thinrnn.shrink_(model, optimizer)
     torch.testing.assert_close(model(x), before, rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(thinrnn.detach_(copy.deepcopy(model))(x), before)
-    left = thinrnn.kept(model)["rnn.l1"]
+    left = thinrnn.kept_neurons(model)["rnn.l1"]
     torch.testing.assert_close(optimizer.state[weight]["ax"] / weight, ratio[:, left])
     again = thinrnn.Target(model, params=0.5, steps=3)  # of what is left
     assert torch.equal(model(x), model(x))

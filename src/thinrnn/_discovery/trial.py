@@ -11,7 +11,7 @@ from thinrnn._gates.attach import attach_, attached, detach_
 from thinrnn._model.isolation import precision_of, run, where_in_user_code
 from thinrnn._model.tree import Arguments
 from thinrnn._surgery.compact import small_copy
-from thinrnn._surgery.keep import neurons_to_keep
+from thinrnn._surgery.cut import neurons_to_keep
 from thinrnn._surgery.verify import compare, tolerance_for
 from thinrnn.errors import HardCodedSizeError, ThinRNNError
 from thinrnn.plan import Group, Plan, Refusal, Role, Slice

@@ -9,26 +9,27 @@ parameter of the same name. Parameters, `state_dict` keys and the user's code st
 """
 
 import sys
-import warnings
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from thinrnn._gates.gate import Estimator, Gate, HardConcrete
+from thinrnn._gates.estimators import Estimator, HardConcrete
+from thinrnn._gates.gate import Gate
 from thinrnn._gates.readers import Reader, find_readers
 from thinrnn._gates.scaled_weight import scale
+from thinrnn._gates.sizes import Sizes
 from thinrnn._layers.recurrent import RNNLayer
 from thinrnn._layers.registry import layers_of
 from thinrnn._model.copying import copy_module
 from thinrnn._model.patching import Gone, remove_hooks_
-from thinrnn._penalties.sizes import Sizes
-from thinrnn._surgery.full_width_inputs import Pick, make_picks, set_picks_
 from thinrnn.errors import GateError, PlanError
 from thinrnn.plan import Plan
+
+Hook = Callable[[nn.Module, Any, Any], tuple[Any, Any]]
 
 
 def attach_(model: nn.Module, plan: Plan, gate: Estimator | None = None) -> nn.Module:
@@ -47,9 +48,6 @@ def attach_(model: nn.Module, plan: Plan, gate: Estimator | None = None) -> nn.M
     if not plan.groups:
         raise PlanError(f"the plan has no group to put gates on:\n{plan}")
     plan = plan.fitted(model)
-    # Torch advises to call flatten_parameters() when cuDNN gets weights in separate tensors, as
-    # gated weights are; here the advice would only mislead.
-    warnings.filterwarnings("ignore", message="RNN module weights are not part of single contig")
     estimator = HardConcrete() if gate is None else gate
     model.__dict__["_thinrnn"] = Attached(model, plan, estimator)
     return model
@@ -116,12 +114,12 @@ class Attached:
         self.last: dict[str, Tensor] = {}  # the last sample, cut off from its graph
         self.noise: dict[str, Tensor] = {}  # what it was drawn from
         self.layers = layers_of(model)
-        self.picks: dict[str, Pick] = {}
+        self.input_hooks: Mapping[str, Hook] = {}  # they narrow what arrives at full width
         self.is_frozen = False  # gates learn no more: training uses their test-time values
         self._folded: tuple[tuple[int, ...], bool] | None = None  # for which gates, what was seen
-        self.follow(plan)
+        self.follow(plan, {})
 
-    def follow(self, plan: Plan) -> None:
+    def follow(self, plan: Plan, input_hooks: Mapping[str, Hook]) -> None:
         """Set readers and hooks for a plan: at the start, and after each cut."""
         self.plan = plan
         remove_hooks_(self.model, self._is_own)
@@ -138,9 +136,9 @@ class Attached:
             if module is not self.model:
                 module.register_forward_pre_hook(self._enter_layer)
                 module.register_forward_hook(self._leave_layer, always_call=True)
-        keep = {name: gate.origin.cpu() for name, gate in self.gates.items()}
-        self.picks = make_picks(self.layers, self.first_plan, keep, full_inputs=True)
-        set_picks_(self.model, self.picks)
+        self.input_hooks = input_hooks
+        for name, hook in input_hooks.items():
+            self.model.get_submodule(name).register_forward_pre_hook(hook, with_kwargs=True)
 
     def remove(self) -> None:
         """Take hooks, gates and this object off the model."""
@@ -151,12 +149,12 @@ class Attached:
         del self.model.__dict__["_thinrnn"]
 
     def _is_own(self, hook: object) -> bool:
-        return hook is self or any(hook is pick for pick in self.picks.values())
+        return hook is self or any(hook is other for other in self.input_hooks.values())
 
     def copy_without(self, memo: dict[int, Any]) -> nn.Module:
         """Return a copy of the model without gates; `memo` holds tensors to put in, by id."""
         gone = Gone()
-        memo |= {id(thing): gone for thing in (self, *self.picks.values())}
+        memo |= {id(thing): gone for thing in (self, *self.input_hooks.values())}
         clone = copy_module(self.model, memo)
         remove_hooks_(clone, lambda hook: hook is gone)
         for gate in self.gates.values():

@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from thinrnn._gates.attach import attach_, attached
-from thinrnn._gates.gate import Fixed
-from thinrnn._penalties.norms import squared_norms
+from thinrnn._gates.estimators import Fixed
+from thinrnn._penalties.group_lasso import squared_norms
 from thinrnn._penalties.target import read_limits, select_neurons
 from thinrnn.plan import Plan
 

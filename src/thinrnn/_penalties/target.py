@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from thinrnn._gates.attach import attached
-from thinrnn._penalties.sizes import Sizes, What
+from thinrnn._gates.sizes import Sizes, What
 from thinrnn.errors import TargetError
 
 WARM_UP = 0.1  # part of the steps in which nothing closes: gates learn what they are worth

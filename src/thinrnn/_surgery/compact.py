@@ -11,13 +11,13 @@ from thinrnn._gates.scaled_weight import scale
 from thinrnn._surgery.cut import (
     Keep,
     Positions,
+    cut_tensor,
     follow_tensors,
     kept_positions,
+    neurons_to_keep,
     restore_rnns,
-    select,
 )
-from thinrnn._surgery.full_width_inputs import make_picks, set_picks_
-from thinrnn._surgery.keep import neurons_to_keep
+from thinrnn._surgery.full_width_inputs import add_hooks_, full_width_inputs
 from thinrnn._surgery.provenance import Record, find_record, set_record_
 from thinrnn.errors import PlanError
 from thinrnn.plan import named_tensors
@@ -101,8 +101,8 @@ def small_copy(
     small, _ = follow_tensors(small, set(positions))
     small, _ = restore_rnns(small, gated.rnns())
     total = {name: gated.gates[name].origin.cpu()[kept] for name, kept in keep.items()}
-    full_inputs = inputs == "same"
-    set_picks_(small, make_picks(gated.layers, gated.first_plan, total, full_inputs=full_inputs))
+    hooks = full_width_inputs(gated.layers, gated.first_plan, total, full_inputs=inputs == "same")
+    add_hooks_(small, hooks)
     kept = {name: index.tolist() for name, index in total.items()}
     set_record_(small, Record(gated.first_plan, kept, inputs, find_record(gated.model)))
     return small
@@ -125,7 +125,7 @@ def _small_tensors(
         if id(tensor) in small or (name not in positions and reader is None):
             continue
         left = positions.get(name, {})
-        new = select(tensor.detach(), left)
+        new = cut_tensor(tensor.detach(), left)
         if reader is not None:
             factors = reader.factors(values)
             if reader.dim in left:

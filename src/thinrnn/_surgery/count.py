@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from thinrnn._gates.attach import is_attached
+from thinrnn._gates.sizes import NO_PRODUCTS, Sizes
 from thinrnn._layers.registry import layer_of
 from thinrnn._model.isolation import copy_module, run
 from thinrnn._model.tree import call_arguments, tensors_in
-from thinrnn._penalties.sizes import NO_PRODUCTS, Sizes
 from thinrnn._surgery.compact import compact
 from thinrnn.plan import Plan, named_tensors
 

@@ -1,15 +1,16 @@
-"""Removing neurons: which positions of which tensors stay, and what the modules become.
+"""Removing neurons: which ones, at which positions of which tensors, and what the modules become.
 
 Everything that makes a model smaller (`compact`, `shrink_`, `load_`) goes through the functions
 here, from a plan and the neurons to keep, and nothing else.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor, nn
 
+from thinrnn._gates.attach import Attached
 from thinrnn._layers.recurrent import RNNLayer
 from thinrnn._layers.registry import layer_of
 from thinrnn.errors import PlanError
@@ -18,6 +19,61 @@ from thinrnn.plan import Group, Plan, Slice, named_tensors
 
 Keep = dict[str, Tensor]  # group -> neurons to keep, ascending
 Positions = dict[str, dict[int, Tensor]]  # parameter -> dimension -> positions to keep
+BEST = "; the best is kept, so that the model still runs"
+
+
+@torch.no_grad()
+def neurons_to_keep(
+    gated: Attached, is_open: Mapping[str, Tensor], *, round_to: int = 1
+) -> tuple[Keep, list[str]]:
+    """Return the neurons to keep in each group, and remarks on sizes other than expected."""
+    keep: Keep = {}
+    ranks: dict[str, Tensor] = {}
+    remarks = []
+    for name, gate in gated.gates.items():
+        gate.check()
+        opened = is_open[name].cpu()
+        wanted = -(-max(int(opened.sum()), 1) // round_to) * round_to
+        if not opened.any():
+            remarks.append(f"all {gate.size} neurons of group '{name}' are closed{BEST}")
+        if gate.size < min(wanted, gate.full_size):
+            remarks.append(
+                f"group '{name}' cannot be rounded up to {wanted}: shrink_ has removed its closed "
+                f"neurons, and {gate.size} are left"
+            )
+        rank = gate.log_alpha.detach().cpu().double() + opened * 1e12
+        ranks[name] = rank.nan_to_num(neginf=-1e9)
+        keep[name] = torch.topk(ranks[name], min(wanted, gate.size)).indices.sort().values
+    _fill_empty(gated, keep, ranks, remarks)
+    return keep, remarks
+
+
+def _fill_empty(gated: Attached, keep: Keep, ranks: dict[str, Tensor], remarks: list[str]) -> None:
+    """Add the best neuron wherever a tensor would have none left along a dimension.
+
+    A tensor may read just a part of a group: one of two layers that share the input features.
+    """
+    tensors = named_tensors(gated.model)
+    while empty := _first_empty(gated, keep):
+        name, dim = empty
+        remarks.append(f"all neurons in '{name}', dim {dim}, are closed{BEST}")
+        owners = [
+            (group.name, neuron)
+            for group in gated.plan.groups
+            for s in group.slices
+            if tensors[s.parameter] is tensors[name] and s.dim == dim
+            for neuron in s.index()[1].tolist()
+        ]
+        group, best = max(owners, key=lambda owner: float(ranks[owner[0]][owner[1]]))
+        keep[group] = torch.cat([keep[group], torch.tensor([best])]).sort().values
+
+
+def _first_empty(gated: Attached, keep: Keep) -> tuple[str, int] | None:
+    for name, dims in kept_positions(gated.model, gated.plan, keep).items():
+        for dim, left in dims.items():
+            if not len(left):
+                return name, dim
+    return None
 
 
 def kept_positions(model: nn.Module, plan: Plan, keep: Keep) -> Positions:
@@ -42,7 +98,7 @@ def kept_positions(model: nn.Module, plan: Plan, keep: Keep) -> Positions:
     return dict(found)
 
 
-def select(tensor: Tensor, positions: dict[int, Tensor]) -> Tensor:
+def cut_tensor(tensor: Tensor, positions: dict[int, Tensor]) -> Tensor:
     """Return the tensor with the given positions only, largest reduction first."""
     order = sorted(positions.items(), key=lambda item: len(item[1]) / tensor.shape[item[0]])
     for dim, index in order:

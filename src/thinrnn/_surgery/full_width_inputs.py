@@ -1,8 +1,8 @@
-"""Picking kept entries out of what arrives at full width: model inputs, states made by user code.
+"""Narrowing what arrives at full width: model inputs, and states that the user's code makes.
 
 A small layer sits behind code that may still hand it the old width: the caller's own features, or
-`torch.zeros(layers, batch, self.hidden_size)`. A `Pick` is a forward pre-hook on the layer, which
-stays a plain torch module, that selects the kept entries when it sees the old width.
+`torch.zeros(layers, batch, self.hidden_size)`. A `FullWidthInput` is a forward pre-hook on the
+layer, which stays a plain torch module; it keeps the right entries when it sees the old width.
 """
 
 from typing import Any
@@ -15,8 +15,8 @@ from thinrnn._layers.base import Layer
 from thinrnn.plan import Plan
 
 
-class Choice:
-    """Which entries of a row stay (`kept`), and which arrive at the layer whether kept or not."""
+class Narrowing:
+    """Which entries of a row stay (`kept`), and which arrive at the layer, kept or not."""
 
     def __init__(self, kept: Tensor, arriving: Tensor) -> None:
         self.width = len(kept)
@@ -35,10 +35,10 @@ class Choice:
         return values.index_select(axis, self.index[size])
 
 
-class Pick:
-    """The hook of one layer: a choice for its input and for each of its states."""
+class FullWidthInput:
+    """The hook of one layer: it narrows the input and each of the states."""
 
-    def __init__(self, axis: int, entry: Choice | None, states: list[list[Choice]]) -> None:
+    def __init__(self, axis: int, entry: Narrowing | None, states: list[list[Narrowing]]) -> None:
         self.axis = axis
         self.entry = entry
         self.states = states  # hidden (and cell), one per layer and direction
@@ -66,52 +66,52 @@ class Pick:
             return self._state(hx, self.states[0])
         return tuple(self._state(h, c) for h, c in zip(hx, self.states, strict=True))
 
-    def _state(self, state: Any, choices: list[Choice]) -> Any:
-        if isinstance(state, Tensor) and len(choices) == 1:
-            return choices[0].apply(state, -1)
-        parts = [choice.apply(s, -1) for s, choice in zip(state, choices, strict=True)]
+    def _state(self, state: Any, narrowings: list[Narrowing]) -> Any:
+        if isinstance(state, Tensor) and len(narrowings) == 1:
+            return narrowings[0].apply(state, -1)
+        parts = [narrowing.apply(s, -1) for s, narrowing in zip(state, narrowings, strict=True)]
         if isinstance(state, Tensor) and len({p.shape for p in parts}) == 1:
             return torch.stack(parts)
         return parts
 
 
-def make_picks(
+def full_width_inputs(
     layers: dict[str, Layer], plan: Plan, keep: dict[str, Tensor], *, full_inputs: bool
-) -> dict[str, Pick]:
-    """Return the picks that a cut model needs, by layer.
+) -> dict[str, FullWidthInput]:
+    """Return the hooks that a cut model needs, by the name of the layer.
 
     `layers`, `plan` and `keep` are those of the model before any cut. With `full_inputs` the small
-    model takes the features of the large one; otherwise the caller picks them.
+    model takes the features of the large one; otherwise the caller narrows them.
     """
-    picks = {}
+    hooks = {}
     for name, layer in layers.items():
         if not layer.is_plain:
             continue
-        kept = space_kept(layer, layer.entry, plan, keep)
-        arriving = space_kept(layer, layer.entry, plan, keep, made_only=full_inputs)
+        kept = kept_in_space(layer, layer.entry, plan, keep)
+        arriving = kept_in_space(layer, layer.entry, plan, keep, made_only=full_inputs)
         at_full_width = layer.full_name("input") in plan.outside
         entry = None
         if kept.sum() < arriving.sum() or (at_full_width and not kept.all()):
-            entry = Choice(kept, arriving)
-        states: list[list[Choice]] = []
+            entry = Narrowing(kept, arriving)
+        states: list[list[Narrowing]] = []
         if layer.full_name("state") in plan.outside:
             for row in layer.state_spaces:
-                masks = [space_kept(layer, s, plan, keep) for s in row]
-                states.append([Choice(mask, mask) for mask in masks])
-            if all(choice.size == choice.width for row in states for choice in row):
+                masks = [kept_in_space(layer, s, plan, keep) for s in row]
+                states.append([Narrowing(mask, mask) for mask in masks])
+            if all(narrowing.size == narrowing.width for row in states for narrowing in row):
                 states = []
         if entry is not None or states:
-            picks[name] = Pick(layer.axis, entry, states)
-    return picks
+            hooks[name] = FullWidthInput(layer.axis, entry, states)
+    return hooks
 
 
-def set_picks_(model: nn.Module, picks: dict[str, Pick]) -> None:
-    """Put picks on the modules of a model."""
-    for name, pick in picks.items():
-        model.get_submodule(name).register_forward_pre_hook(pick, with_kwargs=True)
+def add_hooks_(model: nn.Module, hooks: dict[str, FullWidthInput]) -> None:
+    """Put the hooks on the modules of a cut model."""
+    for name, hook in hooks.items():
+        model.get_submodule(name).register_forward_pre_hook(hook, with_kwargs=True)
 
 
-def space_kept(
+def kept_in_space(
     layer: Layer, space: str, plan: Plan, keep: dict[str, Tensor], *, made_only: bool = False
 ) -> Tensor:
     """Return a mask over a space: True for each neuron that stays.

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from thinrnn import __version__
 from thinrnn._files import write_together
 from thinrnn._gates.attach import Attached, attach_, attached, detach_, is_attached
-from thinrnn._gates.gate import Fixed
+from thinrnn._gates.estimators import Fixed
 from thinrnn._model.patching import remove_hooks_
-from thinrnn._surgery.full_width_inputs import make_picks, set_picks_
+from thinrnn._surgery.full_width_inputs import add_hooks_, full_width_inputs
 from thinrnn._surgery.provenance import Record, find_record, record_of, set_record_
 from thinrnn._surgery.shrink import cut_
 from thinrnn.errors import FolderError, GateError, PlanError
@@ -118,13 +118,13 @@ def _cut_as_recorded_(model: nn.Module, record: Record) -> None:
 
 
 def _leave_small_(model: nn.Module, gated: Attached, record: Record) -> None:
-    """Take the gates off a cut model and leave just the picks that it needs."""
-    own = list(gated.picks.values())
+    """Take the gates off a cut model, and leave the hooks that the small model needs."""
+    own = list(gated.input_hooks.values())
     gated.remove()
-    remove_hooks_(model, lambda hook: any(hook is pick for pick in own))
+    remove_hooks_(model, lambda hook: any(hook is other for other in own))
     keep = {name: torch.tensor(kept) for name, kept in record.kept.items()}
     full = record.inputs == "same"
-    set_picks_(model, make_picks(gated.layers, gated.first_plan, keep, full_inputs=full))
+    add_hooks_(model, full_width_inputs(gated.layers, gated.first_plan, keep, full_inputs=full))
     set_record_(model, record)
 
 

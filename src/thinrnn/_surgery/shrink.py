@@ -8,19 +8,23 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from thinrnn._gates.attach import Attached, attached
+from thinrnn._gates.scaled_weight import along
 from thinrnn._surgery.cut import (
     Keep,
+    cut_tensor,
     follow_tensors,
     kept_positions,
     need_root_stays,
+    neurons_to_keep,
     plan_after,
     restore_rnns,
-    select,
 )
-from thinrnn._surgery.fold import fold_
-from thinrnn._surgery.keep import neurons_to_keep
+from thinrnn._surgery.full_width_inputs import full_width_inputs
 from thinrnn.errors import PlanError, ThinRNNError
 from thinrnn.plan import named_tensors
+
+FULLY_OPEN = 1e4  # log_alpha of a gate that is exactly 1
+AVERAGES = ("ax", "average")  # under these names optimizers keep means of a parameter
 
 
 def shrink_(model: nn.Module, optimizer: Optimizer | Sequence[Optimizer] | None = None) -> int:
@@ -41,7 +45,7 @@ def shrink_(model: nn.Module, optimizer: Optimizer | Sequence[Optimizer] | None 
     return removed
 
 
-def kept(model: nn.Module) -> dict[str, list[int]]:
+def kept_neurons(model: nn.Module) -> dict[str, list[int]]:
     """Return, per group of a gated model, which of the original neurons are still there."""
     return {name: gate.origin.tolist() for name, gate in attached(model).gates.items()}
 
@@ -53,8 +57,8 @@ def cut_(
 ) -> nn.Module:
     """Remove all but the given original neurons of a gated model, in place.
 
-    With `kept(model)` of a model that had shrunk, a freshly built and attached one gets the same
-    structure, and a checkpoint's `state_dict` fits it.
+    With `kept_neurons(model)` of a model that had shrunk, a freshly built and attached one gets the
+    same structure, and a checkpoint's `state_dict` fits it.
     """
     gated = attached(model)
     keep = {}
@@ -97,7 +101,25 @@ def keep_only_(gated: Attached, keep: Keep, optimizers: Sequence[Optimizer]) -> 
     _, back = restore_rnns(model, gated.rnns())
     renamed = back | {old: back.get(new, new) for old, new in renamed.items()}
     gated.last.clear()
-    gated.follow(plan_after(gated.plan, positions, keep, renamed))
+    left = {name: gate.origin.cpu() for name, gate in gated.gates.items()}
+    hooks = full_width_inputs(gated.layers, gated.first_plan, left, full_inputs=True)
+    gated.follow(plan_after(gated.plan, positions, keep, renamed), hooks)
+
+
+@torch.no_grad()
+def fold_(gated: Attached, optimizers: Sequence[Optimizer]) -> None:
+    """Multiply the weights by frozen gates, which are 1 afterwards."""
+    values = {name: gate.value for name, gate in gated.gates.items()}
+    for reader in gated.readers:
+        weight = reader.weight
+        factors = along(reader.factors(values).to(weight.dtype), weight, reader.dim)
+        weight *= factors
+        for optimizer in optimizers:  # averages of the weight; moments follow by themselves
+            for key, average in optimizer.state.get(weight, {}).items():
+                if key in AVERAGES:
+                    average *= factors
+    for gate in gated.gates.values():
+        gate.log_alpha = torch.where(gate.value > 0, FULLY_OPEN, gate.log_alpha)
 
 
 def _check_states(optimizer: Optimizer, cut: Collection[int]) -> None:
@@ -119,12 +141,12 @@ def _check_states(optimizer: Optimizer, cut: Collection[int]) -> None:
 def _cut_states(state: dict[str, Any], where: dict[int, Tensor]) -> None:
     for key, value in state.items():
         if isinstance(value, Tensor) and value.numel() > 1:
-            state[key] = select(value, where)
+            state[key] = cut_tensor(value, where)
 
 
 def _replace_data(tensor: Tensor, where: dict[int, Tensor]) -> None:
-    grad = None if tensor.grad is None else select(tensor.grad, where)
-    new = select(tensor.detach(), where)
+    grad = None if tensor.grad is None else cut_tensor(tensor.grad, where)
+    new = cut_tensor(tensor.detach(), where)
     tensor.grad = None
     if isinstance(tensor, nn.Parameter):
         # a graph that is still alive (a loss somebody holds) remembers the old shape in the

@@ -22,7 +22,7 @@ from thinrnn._model.tree import (
     tensors_in,
 )
 from thinrnn._surgery.compact import Limit
-from thinrnn._surgery.full_width_inputs import space_kept
+from thinrnn._surgery.full_width_inputs import kept_in_space
 from thinrnn._surgery.provenance import Record
 from thinrnn.errors import HardCodedSizeError, VerifyError
 from thinrnn.nn.rnn_stack import RNNStack
@@ -169,7 +169,7 @@ class _Run:
             self.result = run(model, arguments)
 
     def _kept(self, name: str, space: str, values: Tensor) -> Tensor:
-        mask = space_kept(self.layers[name], space, self.plan, self.keep)
+        mask = kept_in_space(self.layers[name], space, self.plan, self.keep)
         return values if mask.all() else values[..., mask.to(values.device)]
 
     def returned(self) -> Iterator[Tensor]:

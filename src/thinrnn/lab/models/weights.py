@@ -19,7 +19,7 @@ class Stateful(Protocol):
 def weights_of(model: nn.Module, pruning: Stateful) -> dict[str, Any]:
     """Return copies of a model's weights and gates, what is left of it, and its pruning."""
     return {
-        "kept": thinrnn.kept(model) if is_attached(model) else None,
+        "kept": thinrnn.kept_neurons(model) if is_attached(model) else None,
         "tensors": {name: t.detach().clone() for name, t in model.state_dict().items()},
         "penalty": pruning.state_dict(),
     }

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 import thinrnn
 from thinrnn._gates.attach import attached, is_attached
-from thinrnn._surgery.keep import neurons_to_keep
+from thinrnn._surgery.cut import neurons_to_keep
 from thinrnn.plan import Plan, named_tensors
 
 BINS = 200

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from thinrnn._surgery.full_width_inputs import Choice, Pick
+from thinrnn._surgery.full_width_inputs import FullWidthInput, Narrowing
 from thinrnn.nn.rhn import RHN
 from thinrnn.nn.rnn_stack import RNNStack
 from thinrnn.onnx._passes.highway import DOMAIN, OPERATOR
@@ -23,21 +23,21 @@ def prepare_(model: nn.Module, tracer: Tracer) -> None:
             # Its checks expect packed data to be what it is outside.
             module.check_forward_args = lambda *_: None  # type: ignore[method-assign]
         for hook in module._forward_pre_hooks.values():
-            if isinstance(hook, Pick):
-                hook.__class__ = _TracedPick
+            if isinstance(hook, FullWidthInput):
+                hook.__class__ = _TracedInput
         if isinstance(module, RNNStack):
             module.forward = functools.partial(_run_stack, tracer, module)  # type: ignore
         if isinstance(module, RHN):
             module.forward = functools.partial(run_rhn, tracer, module)  # type: ignore
 
 
-class _TracedPick(Pick):
-    """A pick that compares widths alone: a batch that is free cannot be looked up in a set."""
+class _TracedInput(FullWidthInput):
+    """Compares widths alone: a batch that is free cannot be looked up in a set."""
 
-    def _state(self, state: Any, choices: list[Choice]) -> Any:
-        if isinstance(state, Tensor) and len(choices) == 1:
-            return choices[0].apply(state, -1)
-        parts = [choice.apply(s, -1) for s, choice in zip(state, choices, strict=True)]
+    def _state(self, state: Any, narrowings: list[Narrowing]) -> Any:
+        if isinstance(state, Tensor) and len(narrowings) == 1:
+            return narrowings[0].apply(state, -1)
+        parts = [narrowing.apply(s, -1) for s, narrowing in zip(state, narrowings, strict=True)]
         equal = len({part.shape[-1] for part in parts}) == 1
         return torch.stack(parts) if isinstance(state, Tensor) and equal else parts
 

@@ -24,10 +24,10 @@ import torch
 from record import Call, parser, write_record
 from torch import Tensor
 
-from thinrnn.lab.models.model_folder import read_table
+from thinrnn.lab.model_folder import read_table
 from thinrnn.lab.recipes.squad.answering import Answerer, Words, padded
 from thinrnn.lab.recipes.squad.glove import read_glove
-from thinrnn.lab.recipes.squad.load import load_model, size, vector_size
+from thinrnn.lab.recipes.squad.load import load_model, sizes, vector_size
 from thinrnn.lab.recipes.squad.model import BiDAF
 from thinrnn.lab.recipes.squad.prepare import find_files
 from thinrnn.lab.recipes.squad.reader import Reader
@@ -158,7 +158,7 @@ def main() -> None:
         "small readers against the dense one on the CPU, in milliseconds per batch",
         options,
         models=[str(folder) for folder in options.model],
-        sizes={name: size(model) for name, model in models.items()},
+        sizes={name: sizes(model) for name, model in models.items()},
         lengths={
             str(batch): {
                 "context": [len(split(text)) for text in parts[0]],

@@ -24,7 +24,7 @@ import thinrnn
 from thinrnn.lab.device.padded import Padded
 from thinrnn.lab.recipes.language_model.model import Dropouts, LanguageModel
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
-from thinrnn.lab.recipes.language_model.training import make_optimizer
+from thinrnn.lab.recipes.optimizer import make_optimizer
 from thinrnn.nn import rhn
 from thinrnn.nn._rhn import fused as rhn_fused
 

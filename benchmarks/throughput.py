@@ -17,12 +17,13 @@ import torch.nn.functional as F
 from record import parser, write_record
 from torch import nn
 
+from thinrnn.lab import train
 from thinrnn.lab.recipes import preset
-from thinrnn.lab.recipes.language_model import phases, train
 from thinrnn.lab.recipes.language_model.corpus import Text, load_text
 from thinrnn.lab.recipes.language_model.data import streams
+from thinrnn.lab.recipes.language_model.recipe import RECIPE, TextWindows
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
-from thinrnn.lab.recipes.language_model.training import Training
+from thinrnn.lab.recipes.phase import Phase
 from thinrnn.lab.recipes.settings import as_json, changed
 from thinrnn.lab.run.progress import Shown
 
@@ -33,8 +34,7 @@ class BareLoop:
     """What a user would write: model, torch's optimizer, clipping, state carried along."""
 
     def __init__(self, settings: LanguageModelSettings, text: Text) -> None:
-        shape = phases.dense_shape(settings)
-        self.model = phases.build_model(settings, shape, len(text.vocabulary))
+        self.model = RECIPE.build(settings, text)
         self.data = streams(text.train, settings.batch).long()
         kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.SGD
         self.optimizer = kind(self.model.parameters(), lr=settings.lr)
@@ -59,8 +59,9 @@ class BareLoop:
 
 def compare_steps(settings: LanguageModelSettings, text: Text, steps: int) -> dict[str, float]:
     """Return milliseconds per step of the recipe and of the bare loop, medians."""
-    training, _ = phases.build_training(settings, "dense", phases.dense_shape(settings), text, CPU)
-    runners: dict[str, Training | BareLoop] = {"recipe": training, "bare": BareLoop(settings, text)}
+    phase = Phase(RECIPE, settings, "dense", text, CPU)
+    phase.batches = TextWindows(streams(text.train, settings.batch), settings.bptt)
+    runners: dict[str, Phase | BareLoop] = {"recipe": phase, "bare": BareLoop(settings, text)}
     times: dict[str, list[float]] = {name: [] for name in runners}
     for step in range(steps):
         for name in sorted(runners, reverse=step % 2 == 1):
@@ -78,7 +79,7 @@ def whole_runs(settings: LanguageModelSettings) -> dict[str, float]:
         chosen = changed(settings, [f"phases={phase}", "bench_seconds=0"])
         with tempfile.TemporaryDirectory() as folder, Shown() as progress:
             began = time.perf_counter()
-            train.start(chosen, Path(folder) / "run", preset=None, progress=progress)
+            train.start(RECIPE, chosen, Path(folder) / "run", preset=None, progress=progress)
             seconds[name] = time.perf_counter() - began
     return {**seconds, "ratio": seconds["pruned"] / seconds["dense"]}
 

@@ -12,11 +12,13 @@ import torch
 
 import thinrnn
 from thinrnn.lab.cli import main
+from thinrnn.lab.recipes.finish import time_models
 from thinrnn.lab.recipes.language_model.data import Splitting, Vocabulary
 from thinrnn.lab.recipes.language_model.export import export_model, onnx_calls
-from thinrnn.lab.recipes.language_model.finish import time_models
 from thinrnn.lab.recipes.language_model.load import load_model, save_model, score_model
 from thinrnn.lab.recipes.language_model.model import LanguageModel
+from thinrnn.lab.recipes.language_model.recipe import RECIPE
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.run.progress import Silent
 
 onnx = pytest.importorskip("onnx")
@@ -24,6 +26,8 @@ onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
 WORDS = ("<unk>", "<eos>", *(f"w{i}" for i in range(28)))
+
+TIMED = LanguageModelSettings(bench_threads=1)
 
 
 @pytest.fixture
@@ -143,7 +147,7 @@ def test_help_has_an_example_and_json(command: str, call: Any) -> None:
 
 
 def test_models_of_a_run_are_called_in_onnx_runtime(model: Path) -> None:
-    calls = onnx_calls({"small": model, "control": model}, threads=1, progress=Silent())
+    calls = onnx_calls({"small": model, "control": model}, TIMED, Silent())
     assert list(calls) == ["small"] and calls["small"][1] < 1e-4
     tokens = torch.randint(0, len(WORDS), (7, 3))
     with torch.no_grad():
@@ -154,7 +158,7 @@ def test_models_of_a_run_are_called_in_onnx_runtime(model: Path) -> None:
 
 def test_a_run_goes_on_without_the_extra(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert onnx_calls({"small": model}, threads=1, progress=Silent()) == {}
+    assert onnx_calls({"small": model}, TIMED, Silent()) == {}
 
 
 def test_quantize_measures_before_and_after(
@@ -240,7 +244,7 @@ def test_a_run_says_whether_it_is_timed_in_onnx_runtime(
     )
     settings = SimpleNamespace(bench_seconds=seconds, bench_threads=1, bench_batch=1, bench_steps=2)
     heard = Heard()
-    time_models(run, settings, heard)  # type: ignore[arg-type]
+    time_models(RECIPE, settings, run, heard)  # type: ignore[arg-type]
     assert written["small"]["milliseconds"] > 0
     assert ("onnx_milliseconds" in written["small"]) == bool(seconds)
     assert ("not timed in ONNX Runtime, since bench_seconds is 0" in heard.said) == (not seconds)

@@ -9,6 +9,7 @@ from thinrnn._surgery.save import Precision
 from thinrnn.errors import RunError
 from thinrnn.lab import recipes
 from thinrnn.lab.command import command
+from thinrnn.lab.recipes.finish import store
 from thinrnn.lab.run import RunFolder
 from thinrnn.lab.run.files import write_atomic
 from thinrnn.lab.run.folder import KIND_OF
@@ -158,7 +159,7 @@ def one_line_lists(value: Any) -> str:
 def _with_corpus(config: dict[str, Any]) -> dict[str, Any]:
     """Return the facts about a text, with the files of the public corpus that it is, if any."""
     text: dict[str, Any] = config["text"]
-    corpus = recipes.part(config["recipe"], "texts").corpus_of(text["sha256"])
+    corpus = recipes.recipe(config["recipe"]).corpus_of(text["sha256"])
     if corpus is None:
         return text
     files = {file.name: file.sha256 for file in corpus.files}
@@ -171,10 +172,9 @@ def _store(
     """Store the small model of a run and return what the stored one, as loaded, measures."""
     if run.summary("small") is None:
         raise RunError(f"{run.path} has no small model to store: leave --store out.")
-    recipe = run.config["recipe"]
-    recipes.part(recipe, "store").store(run.path / "model", folder, precision)
-    files = {} if data is None else recipes.part(recipe, "texts").find_texts(data)
-    score = recipes.part(recipe, "load").score_model
-    measured = score(folder, files, config=run.config, progress=progress)
+    recipe = recipes.recipe(run.config["recipe"])
+    store(recipe, run.path / "model", folder, precision)
+    files = {} if data is None else recipe.find_texts(data)
+    measured = recipe.score(folder, files, config=run.config, progress=progress)
     size = sum(file.stat().st_size for file in folder.iterdir())
     return {**measured, "bytes": size}

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from thinrnn.lab.device.exact import exact_products
+from thinrnn.lab.device.arithmetic import exact_products
 
 
 @pytest.mark.parametrize("precision", ["highest", "high"])

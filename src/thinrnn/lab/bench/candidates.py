@@ -37,18 +37,18 @@ def make_candidate(
     from thinrnn._surgery.count import count
     from thinrnn.onnx import quantize_onnx, top_k_onnx
 
-    loaded = recipes.part(recipe, "load").load_model(folder)
+    loaded = recipes.recipe(recipe).load(folder)
     counted = count(loaded.model, loaded.example(1, 1))
     size = {key: getattr(counted, key) for key in ("params", "weights", "macs", "bytes")}
     if recipe == "language_model":
-        size["sizes"] = recipes.part(recipe, "untrained").sizes_of(loaded.model)
+        size["sizes"] = recipes.language_model_recipe().sizes_of(loaded.model)
     files.mkdir(parents=True, exist_ok=True)
     if set(runtimes) & set(FILES):
-        exported = recipes.part(recipe, "export").export_model(folder, files / FILES["onnx"])
+        exported = recipes.recipe(recipe).export(folder, files / FILES["onnx"])
         size["onnx_difference"] = exported.difference
     if {"int8", "best"} & set(runtimes):
         quantize_onnx(files / FILES["onnx"], files / FILES["int8"])
     if "best" in runtimes:
-        k = min(TOP_K, len(loaded.vocabulary))
+        k = min(TOP_K, len(recipes.language_model_recipe().load(folder).vocabulary))
         top_k_onnx(files / FILES["int8"], files / FILES["best"], k=k)
     return Candidate(name, recipe, folder, files, size)

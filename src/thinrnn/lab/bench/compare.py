@@ -43,7 +43,7 @@ def compare_folders(
         has_dense = any(name.split("/")[-1] == "dense" for name in folders)
         untrained = is_text and (request.dense is not None or not has_dense)
         if untrained:
-            build = recipes.part(recipe, "untrained").build_dense
+            build = recipes.language_model_recipe().build_dense
             like = next(iter(folders.values()))
             dense = build(like, place / "untrained", request.dense)
             folders = {"dense": dense, **{n: f for n, f in folders.items() if n != "dense"}}
@@ -115,7 +115,7 @@ class _Session:
         if text is None:
             return found
         for one in candidates:
-            measure_on = recipes.part(one.recipe, "onnx_model").measure_on
+            measure_on = recipes.language_model_recipe().measure_on
             for runtime in ("onnx", "int8"):  # the best words have no perplexity
                 if runtime in self.runtimes:
                     self.progress.line(f"measuring {one.name} in {runtime} on {text.name}")

@@ -38,7 +38,7 @@ def import_libraries(runtime: str, recipe: str) -> None:
     else:
         from thinrnn.lab import recipes
 
-        recipes.part(recipe, "load")
+        recipes.recipe(recipe)
 
 
 def _in_torch(recipe: str, folder: str, threads: int, *, compiled: bool) -> Prepare:
@@ -47,7 +47,7 @@ def _in_torch(recipe: str, folder: str, threads: int, *, compiled: bool) -> Prep
     from thinrnn.lab import recipes
 
     torch.set_num_threads(threads)
-    loaded = recipes.part(recipe, "load").load_model(folder)
+    loaded = recipes.recipe(recipe).load(Path(folder))
     model: Any = loaded.model
 
     def at(batch: int, steps: int) -> Call:

@@ -32,10 +32,11 @@ def ask(
     from thinrnn.lab.recipes.language_model.data import read_pieces
 
     found = find_model(path, kind)
-    part = recipes.part(found.recipe, "ask")
+    recipes.require_recipe(found.recipe, "squad")
+    recipe = recipes.squad_recipe()
     text = "".join(read_pieces(context))
-    vectors = part.glove_for(found.folder, glove=glove, data=data, config=found.config)
-    answer = part.answer(found.folder, text, question, vectors)
+    vectors = recipe.glove_for(found.folder, glove=glove, data=data, config=found.config)
+    answer = recipe.answer(found.folder, text, question, vectors)
     shown = marked(text, answer.start, answer.end, colours=sys.stdout.isatty() and not json)
     text = f"{shown}\n\nanswer: {answer.text} (probability {answer.probability:.2f})"
     last = f"used {found.folder}, wrote nothing; next: {command('bench', path)}"

@@ -29,6 +29,7 @@ def compact(
     """
     from thinrnn.lab import recipes
     from thinrnn.lab.cli.output import progress, show
+    from thinrnn.lab.recipes.finish import recompact
     from thinrnn.lab.run import RunFolder
     from thinrnn.lab.table import table
 
@@ -36,8 +37,13 @@ def compact(
     folder = run / "compact" if out is None else out
     with progress(json) as shown, warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("always", UserWarning)
-        made = recipes.part(opened.config["recipe"], "recompact").recompact(
-            opened, folder, round_to=round_to, precision=precision, progress=shown
+        made = recompact(
+            recipes.recipe(opened.config["recipe"]),
+            opened,
+            folder,
+            round_to=round_to,
+            precision=precision,
+            progress=shown,
         )
         for note in noted:
             shown.line(f"note: {note.message}")

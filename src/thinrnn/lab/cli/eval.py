@@ -32,14 +32,13 @@ def evaluate(
     from thinrnn.lab.table import table
 
     found = find_model(path, kind)
-    texts = recipes.part(found.recipe, "texts")
-    files = {} if data is None else texts.find_texts(data)
+    recipe = recipes.recipe(found.recipe)
+    files = {} if data is None else recipe.find_texts(data)
     files |= {name: file for name, file in (("valid", valid), ("test", test)) if file is not None}
     if not files and found.run is None:
         raise InputError(f"{path} is no run, so it has no text: give --data DIR or --valid FILE.")
     with progress(json) as shown:
-        score = recipes.part(found.recipe, "load").score_model
-        measured = score(found.folder, files, config=found.config, progress=shown)
+        measured = recipe.score(found.folder, files, config=found.config, progress=shown)
     numbers = {k: f"{v:.3f}" if isinstance(v, float) else f"{v:,}" for k, v in measured.items()}
     names = {"params": "parameters", "macs": "mult-adds/step"}
     text = table([(names.get(n, n.replace("_", " ")), value) for n, value in numbers.items()])

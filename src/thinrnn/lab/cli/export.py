@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -36,14 +36,18 @@ def export(
     from thinrnn.lab.cli.output import progress, show
 
     found = find_model(path, kind)
-    recipe = recipes.part(found.recipe, "export")
+    recipe = recipes.recipe(found.recipe)
     about = {name: value for name, value in found.figures().items() if name in QUALITY}
     with progress(json) as shown:
         shown.line(f"exporting {found.folder}")
         with best_words_alone(onnx, best) as file:
-            done = recipe.export_model(found.folder, file, streaming=streaming, metadata=about)
+            done = recipe.export(found.folder, file, streaming=streaming, metadata=about)
         if best is not None:
-            given = {"path": onnx, "bytes": onnx.stat().st_size, "outputs": outputs_of(onnx)}
+            given: dict[str, Any] = {
+                "path": onnx,
+                "bytes": onnx.stat().st_size,
+                "outputs": outputs_of(onnx),
+            }
             done = dataclasses.replace(done, **given)
     result = {**dataclasses.asdict(done), "path": str(done.path), "model": str(found.folder)}
     beside = onnx.parent / "vocabulary.json"

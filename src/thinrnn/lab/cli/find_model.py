@@ -29,7 +29,7 @@ class Found:
         if self.run is not None:
             found = self.run.summary(self.kind)
         else:
-            from thinrnn.lab.models.model_folder import read_table
+            from thinrnn.lab.model_folder import read_table
 
             folder = self.folder.resolve()
             results, name = folder.parent.parent, f"{folder.name}.json"

@@ -26,9 +26,9 @@ def generate(
     from thinrnn.lab.cli.output import show
 
     found = find_model(path, kind)
-    loaded = recipes.part(found.recipe, "load").load_model(found.folder)
-    text = recipes.part(found.recipe, "generate").continue_text(
-        loaded, prompt, tokens=tokens, temperature=temperature, seed=seed
-    )
+    recipes.require_recipe(found.recipe, "language_model")
+    recipe = recipes.language_model_recipe()
+    loaded = recipe.load(found.folder)
+    text = recipe.continue_text(loaded, prompt, tokens=tokens, temperature=temperature, seed=seed)
     last = f"\nused {found.folder}, wrote nothing; next: {command('bench', path)}"
     show({"model": str(found.folder), "prompt": prompt, "text": text}, text, last, as_json=json)

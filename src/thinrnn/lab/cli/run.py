@@ -31,14 +31,15 @@ def start_or_resume(
 
     Settings come from the preset, --data, --config, the options and --set; later ones win.
     """
+    from thinrnn.lab import train
+
     if resume is not None:
         if preset or values or data or out or config:
             raise InputError(
                 "--resume takes everything from the run folder: give it alone, or with --set."
             )
-        recipe = RunFolder(resume).config["recipe"]
         with progress(as_json) as shown, _naming_resume(resume):
-            return recipes.part(recipe, "train").resume(resume, changes, progress=shown)
+            return train.resume(resume, changes, progress=shown)
     if preset is None:
         raise InputError(
             f"there is no preset: give one, as in '{command('train', 'lm')}', or --resume RUN."
@@ -46,21 +47,21 @@ def start_or_resume(
     chosen = recipes.preset(preset)
     settings = chosen.settings()
     if data is not None:
-        texts = recipes.part(chosen.recipe, "texts").texts_in(data, chosen.corpus)
+        texts = recipes.recipe(chosen.recipe).texts_in(data, chosen.corpus)
         settings = settings.replaced(**texts)
     if config is not None:
         settings = from_toml(settings, config)
     settings = changed(settings.replaced(**values), changes)
-    if chosen.corpus and not settings.train:
+    if chosen.corpus and not getattr(settings, "train", ""):
         title = corpus(chosen.corpus).title
         raise InputError(
             f"{chosen.name} is for the {title}: give --data DIR; "
             f"'{command('data', chosen.corpus, 'DIR')}' downloads it."
         )
     folder = free_name(Path("runs") / chosen.name) if out is None else out
-    train = recipes.part(chosen.recipe, "train")
+    recipe = recipes.recipe(chosen.recipe)
     with progress(as_json) as shown, _naming_resume(folder):
-        return train.start(settings, folder, preset=chosen.name, progress=shown)
+        return train.start(recipe, settings, folder, preset=chosen.name, progress=shown)
 
 
 @contextlib.contextmanager

@@ -1,50 +1,25 @@
-"""The experiments, each a folder with data, model, settings and training, and their presets."""
+"""The experiments, each a folder with data, model and settings, and their presets."""
 
 import difflib
-import importlib
-import importlib.util
 from collections.abc import Callable
-from dataclasses import dataclass
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from thinrnn.lab.recipes.named_settings import Preset
 from thinrnn.lab.run.errors import InputError
 
-# Each recipe is a package with `presets.PRESETS`, `train.train(settings, ...)` and `load.load_...`.
-RECIPES = ("language_model", "squad")
-
-
-@dataclass(frozen=True)
-class Preset:
-    """Settings with a name.
-
-    Attributes:
-        name: What `thinrnn train` takes.
-        recipe: The package that trains it.
-        summary: One line for `thinrnn list`.
-        settings: Builds the settings.
-        expected: The measured result, or an empty text.
-        corpus: The public corpus that the preset needs, or an empty text.
-        is_general: True for presets that work on any text. The others reproduce the results of
-            the paper; `thinrnn list` shows them only with `--all`.
-    """
-
-    name: str
-    recipe: str
-    summary: str
-    settings: Callable[[], Any]
-    expected: str = ""
-    corpus: str = ""
-    is_general: bool = False
+if TYPE_CHECKING:
+    from thinrnn.lab.recipes.language_model.recipe import LanguageModelRecipe
+    from thinrnn.lab.recipes.protocol import Recipe
+    from thinrnn.lab.recipes.squad.recipe import SquadRecipe
 
 
 def presets(*, all: bool = True) -> dict[str, Preset]:
     """Return the presets by name; with `all=False` only the general ones."""
-    found: dict[str, Preset] = {}
-    for recipe in RECIPES:
-        module = importlib.import_module(f"thinrnn.lab.recipes.{recipe}.presets")
-        found.update({preset.name: preset for preset in module.PRESETS})
-    return {name: preset for name, preset in found.items() if all or preset.is_general}
+    from thinrnn.lab.recipes.language_model.presets import PRESETS
+    from thinrnn.lab.recipes.squad.presets import PRESETS as SQUAD_PRESETS
+
+    every = (*PRESETS, *SQUAD_PRESETS)
+    return {preset.name: preset for preset in every if all or preset.is_general}
 
 
 def preset(name: str) -> Preset:
@@ -61,11 +36,39 @@ def preset(name: str) -> Preset:
     raise InputError(f"there is no preset '{name}': {hint}")
 
 
-def part(recipe: str, name: str) -> ModuleType:
-    """Return one module of a recipe: part("language_model", "train")."""
-    if recipe not in RECIPES:
-        raise InputError(f"there is no recipe '{recipe}': choose one of {', '.join(RECIPES)}.")
-    path = f"thinrnn.lab.recipes.{recipe}.{name}"
-    if importlib.util.find_spec(path) is None:
-        raise InputError(f"models of the recipe '{recipe}' cannot do that: it has no '{name}'.")
-    return importlib.import_module(path)
+def language_model_recipe() -> "LanguageModelRecipe":
+    """Return the recipe of language models."""
+    from thinrnn.lab.recipes.language_model.recipe import RECIPE
+
+    return RECIPE
+
+
+def squad_recipe() -> "SquadRecipe":
+    """Return the recipe of question answering on SQuAD."""
+    from thinrnn.lab.recipes.squad.recipe import RECIPE
+
+    return RECIPE
+
+
+# Functions, because recipes bring torch, which `thinrnn list` does without.
+RECIPES: "dict[str, Callable[[], Recipe[Any, Any]]]" = {
+    "language_model": language_model_recipe,
+    "squad": squad_recipe,
+}
+
+
+def recipe(name: str) -> "Recipe[Any, Any]":
+    """Return the recipe of this name.
+
+    Raises:
+        InputError: No recipe has this name.
+    """
+    if name not in RECIPES:
+        raise InputError(f"there is no recipe '{name}': choose one of {', '.join(RECIPES)}.")
+    return RECIPES[name]()
+
+
+def require_recipe(name: str, needed: str) -> None:
+    """Refuse a model of a recipe where only those of another one will do."""
+    if name != needed:
+        raise InputError(f"this needs a model of the recipe '{needed}', not of '{name}'.")

@@ -1,4 +1,4 @@
-"""Mean loss and penalty of the steps of a round, and since the last log, summed on the device."""
+"""Mean loss and penalty of an epoch, and since the last log, summed on the device."""
 
 from typing import Any
 
@@ -10,37 +10,37 @@ class Means:
     """`add` costs a step next to nothing; only reading waits for the device."""
 
     def __init__(self, device: torch.device) -> None:
-        self.sums = torch.zeros(2, 2, device=device)  # of the round and of the log; loss, penalty
-        self.steps = [0, 0]
+        self.sums = torch.zeros(2, 2, device=device)  # of the epoch and of the log; loss, penalty
+        self.rows = [0, 0]
 
-    def add(self, loss: Tensor, penalty: Tensor) -> None:
-        """Take up a step; may be captured in a CUDA graph, unlike `count`."""
-        self.sums += torch.stack([loss.detach().float(), penalty.detach().float()])
+    def add(self, loss: Tensor, penalty: Tensor, rows: int) -> None:
+        """Add a step, weighted by its rows; may be captured in a CUDA graph, unlike `count`."""
+        self.sums += torch.stack([loss.detach().float(), penalty.detach().float()]) * rows
 
-    def count(self) -> None:
-        """A step was added."""
-        self.steps = [number + 1 for number in self.steps]
+    def count(self, rows: int) -> None:
+        """Count the rows of a step that was added."""
+        self.rows = [number + rows for number in self.rows]
 
-    def of_round(self) -> tuple[float, float]:
-        """Return mean loss and penalty since the round began."""
-        loss, penalty = (self.sums[0] / max(1, self.steps[0])).tolist()
+    def of_epoch(self) -> tuple[float, float]:
+        """Return mean loss and penalty since the epoch began."""
+        loss, penalty = (self.sums[0] / max(1, self.rows[0])).tolist()
         return loss, penalty
 
     def since_log(self) -> tuple[float, float]:
         """Return mean loss and penalty since this was called last."""
-        loss, penalty = (self.sums[1] / max(1, self.steps[1])).tolist()
+        loss, penalty = (self.sums[1] / max(1, self.rows[1])).tolist()
         self.sums[1].zero_()
-        self.steps[1] = 0
+        self.rows[1] = 0
         return loss, penalty
 
-    def begin_round(self) -> None:
-        """Forget all."""
+    def begin_epoch(self) -> None:
+        """Start again at zero."""
         self.sums.zero_()
-        self.steps = [0, 0]
+        self.rows = [0, 0]
 
     def snapshot(self) -> dict[str, Any]:
-        return {"sums": self.sums, "steps": self.steps}
+        return {"sums": self.sums, "rows": self.rows}
 
     def restore_(self, saved: dict[str, Any]) -> None:
         self.sums.copy_(saved["sums"])
-        self.steps = saved["steps"]
+        self.rows = saved["rows"]

@@ -1,7 +1,9 @@
-"""SGD with averaging for the weights, Adam for the gates (or for all), in one optimizer.
+"""SGD, Adam or Adadelta for the weights, Adam for the gates, averages of the weights: in one.
 
-One optimizer, because `shrink_` slices the state of one; lists of tensors and a learning rate that
-is a tensor, because a CUDA graph replays the same kernels on the same addresses.
+Kept by hand: torch's optimizers have one rule for all their groups, and `shrink_` slices the state
+of one optimizer. Averages are part of that state, so they are cut too, which an `AveragedModel` is
+not. Lists of tensors and a learning rate that is a tensor, because a CUDA graph replays the same
+kernels on the same addresses.
 """
 
 import contextlib
@@ -11,14 +13,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from thinrnn.lab.recipes.settings import TrainingSettings
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+RHO = 0.95  # of Adadelta
 
 
 class WeightsAndGates(Optimizer):
-    """Steps weights by `rule` ("sgd" or "adam") and gates by Adam; decay is for weights alone.
+    """Steps weights by `rule` and gates by Adam; weight decay is for weights alone.
 
-    With "sgd", averages of the weights are kept from `start_averaging` on.
+    `rule` is "sgd", "adam" or "adadelta". With "sgd" the mean of the weights is kept from
+    `start_averaging` on; with an `average_decay`, their exponential average from the beginning.
     """
 
     def __init__(
@@ -30,6 +37,7 @@ class WeightsAndGates(Optimizer):
         lr: float,
         gate_lr: float,
         weight_decay: float = 0.0,
+        average_decay: float | None = None,
     ) -> None:
         groups = [{"params": weights, "rule": rule, "lr": lr, "weight_decay": weight_decay}]
         if gates:
@@ -45,6 +53,10 @@ class WeightsAndGates(Optimizer):
         self.averaged_steps = torch.zeros((), device=device)
         self.averaging = False
         self.is_fused = device.type == "cuda"  # one pass over the memory instead of many
+        self.ema = None if average_decay is None else get_ema_multi_avg_fn(average_decay)
+        if self.ema is not None:
+            for p in weights:
+                self.state[p]["average"] = p.detach().clone()
 
     def set_lr(self, lr: float) -> None:
         """Set the learning rate of the weights; does not wait for the device."""
@@ -71,11 +83,16 @@ class WeightsAndGates(Optimizer):
                 self._apply_(rule, params, grads, lr)
             if rule == "sgd" and self.averaging:
                 self._average(params)
+        if self.ema is not None:
+            weights: list[Tensor] = list(self.weights)
+            self.ema(self._kept(weights, "average"), weights, 0)
 
     def _apply_(self, rule: str, params: list[Tensor], grads: list[Tensor], lr: Tensor) -> None:
         """Change parameters of one group by its rule."""
         if rule == "adam":
             self._adam(params, grads, lr)
+        elif rule == "adadelta":
+            self._adadelta(params, grads, lr)
         else:
             torch._foreach_sub_(params, torch._foreach_mul(grads, lr))
 
@@ -118,8 +135,22 @@ class WeightsAndGates(Optimizer):
         torch._foreach_mul_(changes, scale)
         torch._foreach_sub_(params, changes)
 
+    def _adadelta(self, params: list[Tensor], grads: list[Tensor], lr: Tensor) -> None:
+        squares, changes = self._kept(params, "second"), self._kept(params, "changes")
+        torch._foreach_mul_(squares, RHO)
+        torch._foreach_addcmul_(squares, grads, grads, value=1 - RHO)
+        above, below = torch._foreach_add(changes, EPSILON), torch._foreach_add(squares, EPSILON)
+        torch._foreach_div_(above, below)
+        torch._foreach_sqrt_(above)
+        torch._foreach_mul_(above, grads)
+        torch._foreach_mul_(changes, RHO)
+        torch._foreach_addcmul_(changes, above, above, value=1 - RHO)
+        torch._foreach_mul_(above, lr)
+        torch._foreach_sub_(params, above)
+
     def _average(self, params: list[Tensor]) -> None:
-        # average += (p - average) / n; _foreach_lerp_ with a tensor weight would stop the device.
+        # average += (p - average) / n, by hand: swa_utils' _foreach_lerp_ with a weight that is a
+        # tensor would stop the device, which no CUDA graph can capture.
         averages = self._kept(params, "average")
         if self.is_fused:  # a step of SGD down the gradient p with a decay of -1, upside down
             _fused_sgd_(averages, params, -1 / self.averaged_steps, -1.0)
@@ -188,4 +219,18 @@ def _fused_sgd_(params: list[Tensor], grads: list[Tensor], lr: Tensor, decay: fl
         nesterov=False,
         maximize=False,
         is_first_step=False,
+    )
+
+
+def make_optimizer(settings: TrainingSettings, model: nn.Module) -> WeightsAndGates:
+    """Return the optimizer of a model, gated or not."""
+    named = dict(model.named_parameters())
+    return WeightsAndGates(
+        [p for name, p in named.items() if not name.startswith("thinrnn:")],
+        [p for name, p in named.items() if name.startswith("thinrnn:")],
+        rule="sgd" if settings.optimizer == "nt-asgd" else settings.optimizer,
+        lr=settings.lr,
+        gate_lr=settings.gate_lr,
+        weight_decay=settings.weight_decay,
+        average_decay=settings.average_decay,
     )

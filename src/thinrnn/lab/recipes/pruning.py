@@ -6,6 +6,7 @@ update_()   after each optimizer step        group lasso
 close_()    at the end of each epoch         group lasso
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,10 +14,9 @@ import torch
 from torch import Tensor, nn
 
 import thinrnn
-from thinrnn._gates.attach import attached
+from thinrnn._gates.attach import attached, is_attached
+from thinrnn.lab.recipes.settings import TrainingSettings
 from thinrnn.plan import Plan
-
-SMALLEST = 1e-4  # group lasso sets smaller weights to zero after each step
 
 
 class Pruning:
@@ -109,9 +109,7 @@ class ByLasso(Pruning):
     is_on = True
     keeps_best = False
 
-    def __init__(
-        self, model: nn.Module, plan: Plan, *, weight: float, smallest: float = SMALLEST
-    ) -> None:
+    def __init__(self, model: nn.Module, plan: Plan, *, weight: float, smallest: float) -> None:
         thinrnn.attach_(model, plan, gate=thinrnn.Fixed())
         self.gated = attached(model)
         self.gated.freeze_()
@@ -142,3 +140,32 @@ class ByLasso(Pruning):
             if not alive.all():
                 gate = self.gated.gates[name]
                 gate.log_alpha = gate.estimator.placed(alive, gate.log_alpha)
+
+
+def add_gates(settings: TrainingSettings, model: nn.Module, plan: Plan, steps: int) -> Pruning:
+    """Put gates on a dense model; return what closes them in a training of so many steps."""
+    if settings.lasso is not None:
+        return ByLasso(model, plan, weight=settings.lasso, smallest=settings.lasso_zero)
+    thinrnn.attach_(model, plan, gate=thinrnn.HardConcrete(mean=settings.gate_mean))
+    if settings.l0 is not None:
+        return ByL0(model, weight=settings.l0)
+    steps = math.ceil(settings.target_time * steps)
+    return ToTarget(thinrnn.Target(model, **settings.target, steps=steps))
+
+
+def weights_of(model: nn.Module, pruning: Pruning) -> dict[str, Any]:
+    """Return copies of a model's weights and gates, what is left of it, and its pruning."""
+    return {
+        "kept": thinrnn.kept_neurons(model) if is_attached(model) else None,
+        "tensors": {name: t.detach().clone() for name, t in model.state_dict().items()},
+        "pruning": pruning.state_dict(),
+    }
+
+
+def set_weights_(model: nn.Module, pruning: Pruning, saved: dict[str, Any]) -> None:
+    """Make a freshly built model what `weights_of` wrote down."""
+    if saved["kept"] is not None:
+        thinrnn.cut_(model, saved["kept"])
+    model.load_state_dict(saved["tensors"])
+    if saved["pruning"] is not None:
+        pruning.load_state_dict(saved["pruning"])

@@ -1,4 +1,8 @@
-"""Learning rates over time, and the rules that look at validation losses."""
+"""Learning rates over time, and the rule that starts averaging.
+
+By hand, not by torch.optim.lr_scheduler: a function of step and epoch alone has no state that a
+checkpoint would have to hold, and the gates keep their own rate.
+"""
 
 import math
 

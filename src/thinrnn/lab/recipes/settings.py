@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, Self, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -24,6 +24,7 @@ from pydantic import (
     model_validator,
 )
 
+from thinrnn.lab.recipes.schedule import lr_factor
 from thinrnn.lab.run.errors import InputError
 
 PhaseName = Literal["dense", "gated", "control"]
@@ -34,6 +35,14 @@ class TrainingSettings(BaseModel):
     """What every recipe lets the user choose; a recipe adds its own fields and defaults."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    # What may change when a run goes on: nothing that the data or the model's shape depends on.
+    resumable: ClassVar[tuple[str, ...]] = (
+        *("lr", "gate_lr", "weight_decay", "clip", "precision", "cuda_graphs", "tensorboard"),
+        *("log_every", "checkpoint_seconds", "checkpoint_steps"),
+    )
+    usual_clip: ClassVar[float] = 1.0  # a limit to try where gradients had none
+    paths: ClassVar[tuple[str, ...]] = ("start_from",)  # settings that are files or folders
 
     # Training, the same for dense, gated and control
     batch: int = Field(20, ge=1, description="sequences per training step")
@@ -140,9 +149,25 @@ class TrainingSettings(BaseModel):
         return {} if self.target_params is None else {"params": self.target_params}
 
     @property
+    def starts_from(self) -> str:
+        """Folder of the model whose weights the gated one starts with, `dense`, or nothing."""
+        return self.start_from
+
+    @property
     def average_decay(self) -> float | None:
         """Decay of the moving average of the weights, None where no such average is kept."""
         return None
+
+    def lr_at(self, *, step: int, steps: int, epoch: int) -> float:
+        """Return the learning rate of the weights in a step."""
+        return self.lr * lr_factor(
+            self.schedule, step=step, steps=steps, epoch=epoch, warmup=self.warmup
+        )
+
+    def with_full_paths(self) -> Self:
+        """Return settings with full paths, so that a run can be resumed from anywhere."""
+        values = {name: getattr(self, name) for name in self.paths}
+        return self.replaced(**{name: full_path(value) for name, value in values.items()})
 
     def replaced(self, **values: Any) -> Self:
         """Return the settings with other values, checked again."""
@@ -164,6 +189,14 @@ class TrainingSettings(BaseModel):
 
 
 S = TypeVar("S", bound=TrainingSettings)
+NO_PATHS = ("", "dense", "teacher", "pydoc")  # names with a meaning of their own
+
+
+def full_path(value: str | tuple[str, ...]) -> str | tuple[str, ...]:
+    """Return a path, or several, from the root of the file system."""
+    if isinstance(value, tuple):
+        return tuple(path if path in NO_PATHS else str(Path(path).resolve()) for path in value)
+    return value if value in NO_PATHS else str(Path(value).resolve())
 
 
 def changed(settings: S, assignments: Iterable[str]) -> S:

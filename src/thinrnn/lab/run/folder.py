@@ -18,7 +18,7 @@ from thinrnn.errors import RunError
 from thinrnn.lab.command import command
 from thinrnn.lab.run.errors import InputError, StorageError
 from thinrnn.lab.run.files import remove_folder, storage, write_json
-from thinrnn.lab.run.metrics import Metrics
+from thinrnn.lab.run.metrics import MetricsFile
 
 if TYPE_CHECKING:
     from thinrnn.lab.run.checkpoint import Checkpoints
@@ -75,9 +75,9 @@ class RunFolder:
             raise RunError(f"{file} was not written by thinrnn train: choose another folder.")
         return config
 
-    def metrics(self) -> Metrics:
+    def metrics(self) -> MetricsFile:
         """Return the open metrics file; a torn last line is cut off."""
-        return Metrics(self.path / "metrics.jsonl")
+        return MetricsFile(self.path / "metrics.jsonl")
 
     def summary(self, kind: str) -> dict[str, Any] | None:
         """Return dense.json, small.json or control.json, or None while it is not there."""

@@ -1,15 +1,27 @@
-"""metrics.jsonl: one JSON object a line, only ever appended to."""
+"""Measured figures, and metrics.jsonl: one JSON object a line, only ever appended to."""
 
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from thinrnn.lab.run.files import storage
 
+Better = Literal["lower", "higher"]
 
-class Metrics:
+
+@dataclass(frozen=True)
+class Metric:
+    """A measured figure: its name, its value, and which way is better."""
+
+    name: str
+    value: float
+    better: Better
+
+
+class MetricsFile:
     """Appends events to a file; `cut` brings it back to where a checkpoint was written."""
 
     def __init__(self, path: Path) -> None:

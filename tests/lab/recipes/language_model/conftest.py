@@ -1,8 +1,29 @@
 """A text and settings so small that a whole run takes a second or two."""
 
 import pytest
+import torch
 
+from thinrnn.lab.recipes.language_model.corpus import load_text
+from thinrnn.lab.recipes.language_model.recipe import RECIPE
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
+from thinrnn.lab.recipes.phase import Phase
+from thinrnn.lab.run.progress import Silent
+
+
+@pytest.fixture
+def begin():
+    """Begin a phase without a run folder."""
+
+    def make(settings, name, device="cpu"):
+        text, device = load_text(settings), torch.device(device)
+        is_gated = name == "gated"
+        plan = RECIPE.find_plan(settings, RECIPE.build(settings, text)) if is_gated else None
+        phase = Phase(RECIPE, settings, name, text, device, plan=plan)
+        if not settings.distill:
+            phase.batches = RECIPE.batches(settings, text, name, device, None, Silent())
+        return phase
+
+    return make
 
 
 @pytest.fixture

@@ -8,13 +8,10 @@ import pytest
 import torch
 
 import thinrnn
-from thinrnn.lab.recipes.language_model import phases, train
-from thinrnn.lab.recipes.language_model.corpus import load_text
-from thinrnn.lab.recipes.pruning import SMALLEST
+from thinrnn.lab import train
+from thinrnn.lab.recipes.language_model.recipe import RECIPE, build_model
 from thinrnn.lab.run.metrics import read_metrics
 from thinrnn.lab.run.progress import Silent
-
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +54,13 @@ def iss(tiny, counting):
     return make
 
 
-def build(settings):
-    text = load_text(settings)
-    training, _ = phases.build_training(settings, "gated", phases.dense_shape(settings), text, CPU)
-    return training
+@pytest.fixture
+def build(begin):
+    return lambda settings: begin(settings, "gated")
 
 
 def test_neurons_disappear_while_training_goes_on(iss, tmp_path):
-    finished = train.start(iss(), tmp_path / "run", preset=None, progress=Silent())
+    finished = train.start(RECIPE, iss(), tmp_path / "run", preset=None, progress=Silent())
     small = finished.summary("small")
     assert small["difference"] < 1e-5
     neurons = small["neurons"]
@@ -79,7 +75,7 @@ def test_neurons_disappear_while_training_goes_on(iss, tmp_path):
     assert small["valid_perplexity"] == pytest.approx(epochs[-1]["valid_perplexity"], rel=1e-4)
 
 
-def test_a_neuron_goes_when_its_last_weight_is_gone_and_the_outputs_stay(iss):
+def test_a_neuron_goes_when_its_last_weight_is_gone_and_the_outputs_stay(iss, build):
     training = build(iss(hidden=(12, 12)))
     model, lasso = training.model.eval(), training.pruning
     tokens = torch.arange(24).view(8, 3) % 10
@@ -106,27 +102,27 @@ def test_a_neuron_goes_when_its_last_weight_is_gone_and_the_outputs_stay(iss):
     assert len(lasso.lasso.alive()["rnn.l0"]) == 11
 
 
-def test_tiny_weights_are_zero_after_each_step_and_open_gates_cost_nothing(iss):
+def test_tiny_weights_are_zero_after_each_step_and_open_gates_cost_nothing(iss, build):
     training = build(iss())
     training.take_step()
     weights = torch.cat([p.flatten() for n, p in training.model.named_parameters() if "rnn.w" in n])
-    assert not ((weights != 0) & (weights.abs() < SMALLEST)).any()
+    assert not ((weights != 0) & (weights.abs() < training.settings.lasso_zero)).any()
     assert training.pruning.gated.is_folded
     assert all(gate.log_alpha.grad is None for gate in thinrnn.gates(training.model).values())
 
 
-def test_the_embedding_is_penalised_only_where_it_is_tied_to_hidden_neurons(iss):
+def test_the_embedding_is_penalised_only_where_it_is_tied_to_hidden_neurons(iss, build):
     assert set(build(iss(hidden=(12, 12))).pruning.lasso.alive()) == {"rnn.l0", "rnn.l1"}
     tied = build(iss(hidden=(12, 12), tied=True, embedding=12))
     assert set(tied.pruning.lasso.alive()) == {"rnn.l0", "embedding+rnn.l1"}
 
 
 def test_a_run_that_was_stopped_ends_in_the_same_weights(iss, tmp_path, monkeypatch):
-    from thinrnn.lab.recipes.language_model.training import Training
+    from thinrnn.lab.recipes.phase import Phase
 
     settings = iss(checkpoint_steps=137)  # the neurons go at step 135
-    train.start(settings, tmp_path / "whole", preset=None, progress=Silent())
-    real, left = Training.take_step, [9 * 15 + 4]
+    train.start(RECIPE, settings, tmp_path / "whole", preset=None, progress=Silent())
+    real, left = Phase.take_step, [9 * 15 + 4]
 
     def take_step(self):
         if not left[0]:
@@ -134,9 +130,9 @@ def test_a_run_that_was_stopped_ends_in_the_same_weights(iss, tmp_path, monkeypa
         left[0] -= 1
         real(self)
 
-    monkeypatch.setattr(Training, "take_step", take_step)
+    monkeypatch.setattr(Phase, "take_step", take_step)
     with pytest.raises(KeyboardInterrupt):
-        train.start(settings, tmp_path / "run", preset=None, progress=Silent())
+        train.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent())
     monkeypatch.undo()
     train.resume(tmp_path / "run", [], progress=Silent())
     files = [tmp_path / name / "model/model.safetensors" for name in ("whole", "run")]
@@ -147,7 +143,7 @@ def test_a_run_that_was_stopped_ends_in_the_same_weights(iss, tmp_path, monkeypa
 
 def test_recurrent_layers_start_where_they_are_told(tiny):
     settings = tiny(rnn_init=0.04, init_range=0.2)
-    model = phases.build_model(settings, phases.dense_shape(settings), 30)
+    model = build_model(settings, 30)
     for name, parameter in model.named_parameters():
         limit = 0.04 if name.startswith("rnn.weight") else 0.2
         limit = 0.0 if "bias" in name else limit
@@ -155,17 +151,15 @@ def test_recurrent_layers_start_where_they_are_told(tiny):
 
 
 @pytest.mark.gpu
-def test_graphs_give_the_losses_of_plain_steps(iss):
+def test_graphs_give_the_losses_of_plain_steps(iss, begin):
     losses, sizes = [], []
     for graphs in (False, True):
         settings = iss(device="cuda", cuda_graphs=graphs, precision="float32")
-        text, cuda = load_text(settings), torch.device("cuda")
-        shape = phases.dense_shape(settings)
-        training, _ = phases.build_training(settings, "gated", shape, text, cuda)
+        training = begin(settings, "gated", "cuda")
         for _ in range(settings.epochs):
             while not training.epoch_is_over:
                 training.take_step()
-            losses.append(training.epoch_means())
+            losses.append(training.means.of_epoch())
             training.pruning.close_()
             training.shrink()
             training.begin_epoch()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from thinrnn.lab import recipes
-from thinrnn.lab.recipes.language_model import ptb, train
-from thinrnn.lab.recipes.language_model.phases import build_model, dense_shape
+from thinrnn.lab import recipes, train
+from thinrnn.lab.recipes.language_model import ptb
+from thinrnn.lab.recipes.language_model.recipe import RECIPE, build_model
 from thinrnn.lab.recipes.settings import as_json
 from thinrnn.lab.run.progress import Silent
 
@@ -73,27 +73,13 @@ def test_penalties_of_the_ablation_are_the_papers():
 
 def test_penalties_name_matrices_that_the_model_has():
     settings = ptb.ablation(1).replaced(**{"embedding": 4, "hidden": (5, 5)})
-    model = build_model(settings, dense_shape(settings), 10)
+    model = build_model(settings, 10)
     assert settings.l0.keys() <= dict(model.named_parameters()).keys()
 
 
 def test_plain_sgd_is_the_papers():
-    from thinrnn.lab.recipes.schedule import lr_factor
-
     settings = ptb.dense_sgd()
-    rates = [
-        settings.lr
-        * lr_factor(
-            settings.schedule,
-            step=0,
-            steps=1,
-            epoch=epoch,
-            decay=settings.lr_decay,
-            decay_from=settings.decay_from,
-            decay_every=settings.decay_every,
-        )
-        for epoch in (0, 13, 14, 15)
-    ]
+    rates = [settings.lr_at(step=0, steps=1, epoch=epoch) for epoch in (0, 13, 14, 15)]
     assert rates == pytest.approx([35, 35, 35 / 1.15, 35 / 1.15**2])
 
 
@@ -115,7 +101,7 @@ def test_a_preset_trains_to_the_end(name, tiny, tmp_path):
     if settings.rare:
         changes |= {"rare": 9, "rare_size": 5}
     settings = settings.replaced(**changes)
-    finished = train.start(settings, tmp_path / "run", preset=None, progress=Silent())
+    finished = train.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent())
     kinds = {"gated": "small"}
     assert list(finished.summaries()) == [kinds.get(p, p) for p in settings.phases]
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import thinrnn
-from thinrnn.lab import recipes
-from thinrnn.lab.recipes.language_model import ptb_rhn, train
+from thinrnn.lab import recipes, train
+from thinrnn.lab.recipes.language_model import ptb_rhn
 from thinrnn.lab.recipes.language_model.model import Dropouts, LanguageModel
-from thinrnn.lab.recipes.language_model.phases import build_model, dense_shape, dropouts
+from thinrnn.lab.recipes.language_model.recipe import RECIPE, build_model, dropouts
 from thinrnn.lab.recipes.settings import as_json
 from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.progress import Silent
@@ -39,7 +39,7 @@ def test_parameters_are_those_of_the_papers(width, millions):
 def test_parameters_are_those_of_the_model(monkeypatch):
     monkeypatch.setattr(ptb_rhn, "WORDS", 11)
     settings = ptb_rhn.dense().replaced(**{"embedding": 6, "hidden": (6,)})
-    model = build_model(settings, dense_shape(settings), 11)
+    model = build_model(settings, 11)
     assert thinrnn.count(model).params == ptb_rhn.parameters(6)
 
 
@@ -91,7 +91,7 @@ def test_a_preset_trains_to_the_end(name, tiny, tmp_path):
     if settings.target_params is not None:
         changes["target_params"] = 0.6
     settings = settings.replaced(**changes)
-    finished = train.start(settings, tmp_path / "run", preset=None, progress=Silent())
+    finished = train.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent())
     kinds = {"gated": "small"}
     assert list(finished.summaries()) == [kinds.get(p, p) for p in settings.phases]
     if settings.phases[-2:] == ("gated", "control"):
@@ -112,10 +112,10 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tiny, tmp_path, monke
         word_dropout=0.2,
         phases=("gated",),
     )
-    whole = train.start(settings, tmp_path / "whole", preset=None, progress=Silent())
-    from thinrnn.lab.recipes.language_model.training import Training
+    whole = train.start(RECIPE, settings, tmp_path / "whole", preset=None, progress=Silent())
+    from thinrnn.lab.recipes.phase import Phase
 
-    take_step, steps = Training.take_step, []
+    take_step, steps = Phase.take_step, []
 
     def stopping(self):
         take_step(self)
@@ -123,9 +123,9 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tiny, tmp_path, monke
         if len(steps) == 22:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Training, "take_step", stopping)
+    monkeypatch.setattr(Phase, "take_step", stopping)
     with pytest.raises(KeyboardInterrupt):
-        train.start(settings, tmp_path / "stopped", preset=None, progress=Silent())
+        train.start(RECIPE, settings, tmp_path / "stopped", preset=None, progress=Silent())
     resumed = train.resume(tmp_path / "stopped", [], progress=Silent())
     for key in ("valid_perplexity", "test_perplexity", "params"):
         assert resumed.summary("small")[key] == whole.summary("small")[key]

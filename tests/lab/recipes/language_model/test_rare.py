@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import thinrnn
-from thinrnn.lab.recipes.language_model import train
+from thinrnn.lab import train
 from thinrnn.lab.recipes.language_model.data import Splitting, Vocabulary
 from thinrnn.lab.recipes.language_model.load import load_model, save_model
 from thinrnn.lab.recipes.language_model.model import Dropouts, LanguageModel, find_plan
+from thinrnn.lab.recipes.language_model.recipe import RECIPE
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.recipes.language_model.untrained import build_dense, sizes_of
 from thinrnn.lab.run import InputError
@@ -122,7 +123,7 @@ def test_group_lasso_and_magnitude_see_the_rare_words():
 
 
 def run(settings, folder):
-    return train.start(settings, folder, preset=None, progress=Silent())
+    return train.start(RECIPE, settings, folder, preset=None, progress=Silent())
 
 
 RARE = {"tied": True, "embedding": 12, "hidden": (14, 12), "rare": 20, "rare_size": 6}
@@ -158,18 +159,18 @@ def test_a_control_alone_has_the_sizes_of_the_settings(tiny, tmp_path):
 
 
 def test_a_run_that_goes_on_ends_in_the_same_weights(tiny, tmp_path, monkeypatch):
-    from thinrnn.lab.recipes.language_model.training import Training
+    from thinrnn.lab.recipes.phase import Phase
 
     chosen = tiny(**RARE, phases=("gated",), target_params=0.6, checkpoint_steps=2)
     run(chosen, tmp_path / "whole")
-    take_step = Training.take_step
+    take_step = Phase.take_step
 
     def stop_late(self):
         if self.step == 23:
             raise KeyboardInterrupt
         take_step(self)
 
-    monkeypatch.setattr(Training, "take_step", stop_late)
+    monkeypatch.setattr(Phase, "take_step", stop_late)
     with pytest.raises(KeyboardInterrupt):
         run(chosen, tmp_path / "cut")
     monkeypatch.undo()

@@ -11,7 +11,8 @@ import time
 import pytest
 import torch
 
-from thinrnn.lab.recipes.language_model import train
+from thinrnn.lab import train
+from thinrnn.lab.recipes.language_model.recipe import RECIPE
 from thinrnn.lab.run.metrics import read_metrics
 from thinrnn.lab.run.progress import Plain, Silent
 
@@ -29,7 +30,7 @@ def start_or_resume(settings, folder, log=os.devnull):
         if (folder / "config.json").exists():
             train.resume(folder, [], progress=Plain(out))
         else:
-            train.start(settings, folder, preset=None, progress=Plain(out))
+            train.start(RECIPE, settings, folder, preset=None, progress=Plain(out))
 
 
 def spawn(*arguments):
@@ -123,11 +124,11 @@ def test_a_polite_stop_writes_a_checkpoint_and_says_how_to_go_on(tiny, tmp_path,
 
 def test_a_damaged_checkpoint_is_said_and_the_run_ends_the_same(tiny, tmp_path, monkeypatch):
     settings = tiny(phases=("dense",))
-    train.start(settings, tmp_path / "whole", preset=None, progress=Silent())
+    train.start(RECIPE, settings, tmp_path / "whole", preset=None, progress=Silent())
     folder = tmp_path / "run"
     stop_after(monkeypatch, 9)
     with pytest.raises(KeyboardInterrupt):
-        train.start(settings, folder, preset=None, progress=Silent())
+        train.start(RECIPE, settings, folder, preset=None, progress=Silent())
     monkeypatch.undo()
     newest = sorted((folder / "checkpoints").iterdir())[-1]
     (newest / "tensors.safetensors").write_bytes(b"torn")
@@ -141,7 +142,7 @@ def test_a_damaged_checkpoint_is_said_and_the_run_ends_the_same(tiny, tmp_path, 
 
 
 def test_finished_phases_are_not_trained_again(tiny, tmp_path, monkeypatch):
-    finished = train.start(tiny(), tmp_path / "run", preset=None, progress=Silent())
+    finished = train.start(RECIPE, tiny(), tmp_path / "run", preset=None, progress=Silent())
     before = result(finished.path)
     stop_after(monkeypatch, 0)
     train.resume(finished.path, [], progress=Silent())
@@ -155,9 +156,9 @@ def test_finished_phases_are_not_trained_again(tiny, tmp_path, monkeypatch):
 
 def stop_after(monkeypatch, steps):
     """Let training break off without warning after so many steps."""
-    from thinrnn.lab.recipes.language_model.training import Training
+    from thinrnn.lab.recipes.phase import Phase
 
-    real, taken = Training.take_step, []
+    real, taken = Phase.take_step, []
 
     def take_step(self):
         if len(taken) >= steps:
@@ -165,4 +166,4 @@ def stop_after(monkeypatch, steps):
         taken.append(1)
         real(self)
 
-    monkeypatch.setattr(Training, "take_step", take_step)
+    monkeypatch.setattr(Phase, "take_step", take_step)

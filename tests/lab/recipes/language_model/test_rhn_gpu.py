@@ -4,10 +4,11 @@ import pytest
 import torch
 
 import thinrnn
-from thinrnn.lab.recipes.language_model import evaluate, phases, train
-from thinrnn.lab.recipes.language_model.corpus import load_text
+from thinrnn.lab import train
+from thinrnn.lab.recipes.language_model import evaluate
 from thinrnn.lab.recipes.language_model.evaluate import mean_loss
 from thinrnn.lab.recipes.language_model.model import LanguageModel
+from thinrnn.lab.recipes.language_model.recipe import RECIPE
 from thinrnn.lab.run.progress import Silent
 
 pytestmark = pytest.mark.gpu
@@ -22,18 +23,17 @@ HIGHWAY = {
 
 
 @pytest.mark.parametrize("phase", ["dense", "gated"])
-def test_graphs_give_the_losses_of_plain_steps(tiny, phase):
+def test_graphs_give_the_losses_of_plain_steps(tiny, begin, phase):
     losses = []
     for graphs in (False, True):
         settings = tiny(
             **HIGHWAY, device="cuda", cuda_graphs=graphs, precision="float32", dropout=0.0
         )
-        shape, text = phases.dense_shape(settings), load_text(settings)
-        training, _ = phases.build_training(settings, phase, shape, text, torch.device("cuda"))
+        training = begin(settings, phase, "cuda")
         for _ in range(3):
             while not training.epoch_is_over:
                 training.take_step()
-            losses.append(training.epoch_means()[0])
+            losses.append(training.means.of_epoch()[0])
             if training.pruning.is_on:
                 training.shrink()
             training.begin_epoch()
@@ -43,7 +43,7 @@ def test_graphs_give_the_losses_of_plain_steps(tiny, phase):
 def test_a_whole_run_in_bf16_with_graphs(tiny, tmp_path):
     dropouts = {"word_dropout": 0.1, "recurrent_dropout": 0.1}
     settings = tiny(**HIGHWAY, **dropouts, device="cuda", epochs=4)
-    finished = train.start(settings, tmp_path / "run", preset=None, progress=Silent())
+    finished = train.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent())
     small = finished.summaries()["small"]
     assert small["difference"] < 1e-4 and small["valid_perplexity"] < 100
 

@@ -12,19 +12,22 @@ from torch import nn
 
 from thinrnn.errors import FolderError
 from thinrnn.lab.recipes.language_model import teacher
-from thinrnn.lab.recipes.language_model.train import resume, start
+from thinrnn.lab.recipes.language_model.recipe import RECIPE
 from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.progress import Silent
+from thinrnn.lab.train import resume, start
 
 
 @pytest.fixture
 def dense(tiny, tmp_path):
     """A run with a dense model alone."""
-    return start(tiny(phases=("dense",)), tmp_path / "dense", preset=None, progress=Silent())
+    return start(
+        RECIPE, tiny(phases=("dense",)), tmp_path / "dense", preset=None, progress=Silent()
+    )
 
 
 def run(settings, folder):
-    return start(settings, folder, preset=None, progress=Silent())
+    return start(RECIPE, settings, folder, preset=None, progress=Silent())
 
 
 def with_folder(settings, folder):
@@ -192,7 +195,7 @@ class Says(nn.Module):
 
 
 def test_teachers_together_say_the_mean_of_their_probabilities():
-    both = teacher.Together([Says(0.8, 0.1, 0.1), Says(0.2, 0.3, 0.5)])
+    both = teacher.Ensemble([Says(0.8, 0.1, 0.1), Says(0.2, 0.3, 0.5)])
     log_p, state = both(torch.zeros(4, 2, dtype=torch.long))
     log_p, state = both(torch.zeros(1, 2, dtype=torch.long), state)
     assert log_p.shape == (1, 2, 3) and state == (10, 10)
@@ -207,12 +210,12 @@ class Listening(Silent):
         self.lines.append(text)
 
 
-def test_a_run_says_which_teacher_speaks_at_which_temperature(tiny, dense, tmp_path):
-    folder, heard = str(dense.path / "dense"), Listening()
+def test_a_run_shows_the_temperature_of_each_teacher(tiny, dense, tmp_path):
+    folder, shown = str(dense.path / "dense"), Listening()
     settings = tiny(distill=0.5, teacher=("dense", folder), phases=("dense", "gated"))
-    start(settings, tmp_path / "run", preset=None, progress=heard)
-    for said in ("the teacher, dense,", f"the teacher, {folder},", "together they"):
-        assert [line for line in heard.lines if line.startswith(f"{said} speak")]
+    start(RECIPE, settings, tmp_path / "run", preset=None, progress=shown)
+    for name in ("teacher dense", f"teacher {folder}", "ensemble of teachers"):
+        assert [line for line in shown.lines if line.startswith(f"{name}: temperature")]
 
 
 @pytest.mark.parametrize(

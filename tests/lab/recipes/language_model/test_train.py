@@ -3,8 +3,9 @@ import json
 import pytest
 import torch
 
-from thinrnn.lab.recipes.language_model import train
+from thinrnn.lab import train
 from thinrnn.lab.recipes.language_model.load import load_model
+from thinrnn.lab.recipes.language_model.recipe import RECIPE
 from thinrnn.lab.run import DivergedError, InputError, StorageError
 from thinrnn.lab.run import checkpoint as checkpoint_module
 from thinrnn.lab.run.metrics import read_metrics
@@ -12,7 +13,7 @@ from thinrnn.lab.run.progress import Silent
 
 
 def run(settings, folder):
-    return train.start(settings, folder, preset=None, progress=Silent())
+    return train.start(RECIPE, settings, folder, preset=None, progress=Silent())
 
 
 @pytest.mark.parametrize(
@@ -140,7 +141,7 @@ def test_a_run_is_not_resumed_on_another_text_or_with_another_model(tiny, texts,
     with pytest.raises(InputError, match="'hidden=3' cannot be changed in a run that has begun"):
         train.resume(folder, ["hidden=3"], progress=Silent())
     mine.write_text(mine.read_text() + "w1 w2\n")
-    with pytest.raises(InputError, match=r"the text of .* has changed since the run began"):
+    with pytest.raises(InputError, match=r"the data of .* has changed since the run began"):
         train.resume(folder, [], progress=Silent())
 
 
@@ -187,7 +188,7 @@ def test_a_group_whose_gates_all_close_keeps_a_neuron_and_the_control_has_it_too
         epochs=1,
         phases=("gated", "control"),
     )
-    finished = train.start(settings, tmp_path / "run", preset=None, progress=Silent())
+    finished = train.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent())
     small, control = (finished.summary(kind) for kind in ("small", "control"))
     assert set(small["neurons"].values()) == {1}
     assert small["params"] == control["params"]

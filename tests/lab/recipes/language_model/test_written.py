@@ -9,20 +9,18 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from thinrnn.errors import RunError
-from thinrnn.lab.recipes.language_model import phases
 from thinrnn.lab.recipes.language_model.corpus import load_text
 from thinrnn.lab.recipes.language_model.data import streams
 from thinrnn.lab.recipes.language_model.load import load_model
-from thinrnn.lab.recipes.language_model.teacher import calibrated, soft_targets
-from thinrnn.lab.recipes.language_model.train import ask_teacher, resume, start
-from thinrnn.lab.recipes.language_model.training import Training
+from thinrnn.lab.recipes.language_model.recipe import RECIPE
+from thinrnn.lab.recipes.language_model.teacher import calibrated, prepare_lesson, soft_targets
 from thinrnn.lab.recipes.language_model.written import FILE, draw, in_shares, write
+from thinrnn.lab.recipes.phase import Phase
 from thinrnn.lab.run import RunFolder
 from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.metrics import read_metrics
 from thinrnn.lab.run.progress import Silent
-
-CPU = torch.device("cpu")
+from thinrnn.lab.train import resume, start
 
 
 @pytest.fixture(scope="module")
@@ -43,12 +41,12 @@ def dense(texts, tmp_path_factory):
         bench_seconds=0.0,
     )
     folder = tmp_path_factory.mktemp("teacher") / "run"
-    return start(settings, folder, preset=None, progress=Silent()).path / "dense"
+    return start(RECIPE, settings, folder, preset=None, progress=Silent()).path / "dense"
 
 
 @pytest.fixture
 def taught(tiny, dense):
-    """LanguageModelSettings of a run with a teacher that writes two texts."""
+    """Settings of a run with a teacher that writes two texts."""
 
     def make(**changes):
         values = {
@@ -64,7 +62,7 @@ def taught(tiny, dense):
 
 
 def run(settings, folder):
-    return start(settings, folder, preset=None, progress=Silent())
+    return start(RECIPE, settings, folder, preset=None, progress=Silent())
 
 
 def weights(folder):
@@ -83,14 +81,14 @@ def break_off(monkeypatch, settings, folder, phase, step):
 
 def stop_at(monkeypatch, phase, step):
     """Let training break off without warning at a step of a phase."""
-    real = Training.take_step
+    real = Phase.take_step
 
     def take_step(self):
-        if (self.phase, self.step) == (phase, step):
+        if (self.name, self.step) == (phase, step):
             raise KeyboardInterrupt
         real(self)
 
-    monkeypatch.setattr(Training, "take_step", take_step)
+    monkeypatch.setattr(Phase, "take_step", take_step)
 
 
 class Pairs(nn.Module):
@@ -174,12 +172,12 @@ def test_every_window_has_its_share_of_the_real_text():
     assert (both == 0).sum(1).tolist() == [1] * 24
 
 
-def test_what_the_teacher_says_of_a_place_goes_where_its_word_goes(taught, dense, tmp_path):
+def test_what_the_teacher_predicts_for_a_place_goes_where_its_word_goes(taught, dense, tmp_path):
     settings = taught()
     text = load_text(settings)
     made = RunFolder.create(tmp_path / "run", {"settings": {}, "recipe": "language_model"})
-    data, soft = ask_teacher(settings, text, made, CPU, Silent())
     real = streams(text.train, settings.batch)
+    data, soft = prepare_lesson(settings, text, real, made, Silent())
     assert len(data) == len(soft.words) == len(soft.shares) == 3 * len(real)
     teacher = calibrated(load_model(dense).model, text, batch=settings.eval_batch)
     said = soft_targets(teacher, real)
@@ -202,13 +200,13 @@ def test_a_run_learns_as_long_from_the_longer_text_and_leaves_no_copy_of_it(taug
     assert not (finished.path / FILE).exists()
 
 
-def test_the_size_is_reached_at_its_part_of_the_longer_training(taught):
+def test_the_size_is_reached_at_its_part_of_the_longer_training(taught, begin):
     settings = taught(target_time=0.5)
     text = load_text(settings)
     rows = len(streams(text.train, settings.batch))
-    shape = phases.dense_shape(settings)
-    training, _ = phases.build_training(settings, "gated", shape, text, CPU)
-    assert training.pruning.target.steps == math.ceil((3 * rows - 1) / 16)  # half of two passes
+    assert begin(settings, "gated").pruning.target.steps == math.ceil(
+        (3 * rows - 1) / 16
+    )  # half of two passes
 
 
 def test_written_text_changes_what_is_learned(taught, tmp_path):

@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from thinrnn.lab.recipes.squad import phases, train
+from thinrnn.lab import train
+from thinrnn.lab.recipes.squad import recipe as recipe_module
 from thinrnn.lab.recipes.squad.model import SIX
-from thinrnn.lab.recipes.squad.phases import build_model, dense_shape
+from thinrnn.lab.recipes.squad.recipe import RECIPE
 from thinrnn.lab.recipes.squad.selection import find_plan
 from thinrnn.lab.recipes.squad.settings import SquadSettings
 from thinrnn.lab.run.progress import Silent
@@ -105,19 +106,19 @@ def tiny(data):
 @pytest.fixture(scope="session")
 def tiny_plans(data):
     """The plans of the tiny model by `select`; to find them takes some seconds."""
-    plan = find_plan(build_model(*_model_of(data)), "recurrent")
+    plan = find_plan(RECIPE.build(*_model_of(data)), "recurrent")
     return {"recurrent": plan, "six": plan.only(*(f"{name}.l0" for name in SIX))}
 
 
 @pytest.fixture
 def known_plan(tiny_plans, monkeypatch):
     """Runs use the plan that was found before."""
-    monkeypatch.setattr(phases, "find_plan", lambda model, select: tiny_plans[select])
+    monkeypatch.setattr(recipe_module, "find_plan", lambda model, select: tiny_plans[select])
 
 
 def _model_of(data):
     settings = SquadSettings(**{**TINY, "data": str(data)})
-    return settings, dense_shape(settings), train.load_data(settings, Silent())
+    return settings, RECIPE.load_data(settings, Silent())
 
 
 @pytest.fixture(scope="session")
@@ -126,5 +127,5 @@ def finished(data, tiny_plans, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "run"
     settings = SquadSettings(**{**TINY, "data": str(data)})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(phases, "find_plan", lambda model, select: tiny_plans[select])
-        return train.start(settings, folder, preset="squad-paper", progress=Silent())
+        patch.setattr(recipe_module, "find_plan", lambda model, select: tiny_plans[select])
+        return train.start(RECIPE, settings, folder, preset="squad-paper", progress=Silent())

@@ -7,12 +7,12 @@ from thinrnn.lab.recipes.squad.batches import Batches
 from thinrnn.lab.recipes.squad.export import FromVectors, own_words
 from thinrnn.lab.recipes.squad.glove import read_glove
 from thinrnn.lab.recipes.squad.load import load_model
-from thinrnn.lab.recipes.squad.train import load_data
+from thinrnn.lab.recipes.squad.recipe import RECIPE
 from thinrnn.lab.run.progress import Silent
 
 
 def test_a_reader_of_vectors_says_what_the_reader_of_rows_says(finished, tiny, tmp_path):
-    prepared = load_data(tiny(), Silent())
+    prepared = RECIPE.load_data(tiny(), Silent())
     tables = prepared.tables
     loaded = load_model(finished.path / "model", tables.glove)
     model = loaded.model

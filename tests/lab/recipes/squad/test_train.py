@@ -6,13 +6,14 @@ import signal
 import pytest
 import torch
 
+from thinrnn.lab import train
 from thinrnn.lab.recipes import presets
-from thinrnn.lab.recipes.squad import train
+from thinrnn.lab.recipes.optimizer import WeightsAndGates
+from thinrnn.lab.recipes.phase import Phase
 from thinrnn.lab.recipes.squad.load import load_model, read_vocabulary, save_model, score_model
 from thinrnn.lab.recipes.squad.model import BiDAF, weights_of
-from thinrnn.lab.recipes.squad.optimizer import MovingAverage
+from thinrnn.lab.recipes.squad.recipe import RECIPE
 from thinrnn.lab.recipes.squad.settings import SquadSettings
-from thinrnn.lab.recipes.squad.training import Training
 from thinrnn.lab.run import InputError, InterruptedRunError
 from thinrnn.lab.run.metrics import read_metrics
 from thinrnn.lab.run.progress import Silent
@@ -58,14 +59,14 @@ def test_saved_models_score_what_the_run_said_and_hold_no_glove(finished, data):
 
 def stop_at_(patch, step, phase="gated"):
     """Ask a phase to stop after a step, as a shell does."""
-    take_step = Training.take_step
+    take_step = Phase.take_step
 
     def taken(training):
         take_step(training)
-        if training.phase == phase and training.step == step:
+        if training.name == phase and training.step == step:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    patch.setattr(Training, "take_step", taken)
+    patch.setattr(Phase, "take_step", taken)
 
 
 @pytest.mark.parametrize("step", [4, 6])
@@ -76,7 +77,7 @@ def test_a_run_that_is_stopped_ends_where_the_whole_one_ends(
     with pytest.MonkeyPatch.context() as patch:
         stop_at_(patch, step)
         with pytest.raises(InterruptedRunError, match=f"stopped at step {step} of 9 of gated"):
-            train.start(tiny(phases=("gated",)), folder, preset=None, progress=Silent())
+            train.start(RECIPE, tiny(phases=("gated",)), folder, preset=None, progress=Silent())
     train.resume(folder, [], progress=Silent())
     ours = (folder / "model/model.safetensors").read_bytes()
     assert ours == (finished.path / "model/model.safetensors").read_bytes()
@@ -87,7 +88,7 @@ def test_a_run_that_is_stopped_ends_where_the_whole_one_ends(
 
 def test_a_control_has_the_shape_of_a_model_whose_encoder_is_pruned_too(tiny, known_plan, tmp_path):
     settings = tiny(select="recurrent", phases=("gated", "control"), target_params=0.8)
-    whole = train.start(settings, tmp_path / "whole", preset=None, progress=Silent())
+    whole = train.start(RECIPE, settings, tmp_path / "whole", preset=None, progress=Silent())
     small, control = whole.summary("small"), whole.summary("control")
     assert small["difference"] < 1e-4
     for name in ("params", "weights", "macs", "neurons"):
@@ -103,7 +104,7 @@ def test_a_control_has_the_shape_of_a_model_whose_encoder_is_pruned_too(tiny, kn
     with pytest.MonkeyPatch.context() as patch:
         stop_at_(patch, 4, "control")
         with pytest.raises(InterruptedRunError, match="stopped at step 4 of 9 of control"):
-            train.start(settings, folder, preset=None, progress=Silent())
+            train.start(RECIPE, settings, folder, preset=None, progress=Silent())
     train.resume(folder, [], progress=Silent())
     for kind in ("small", "control"):
         file = f"{FOLDERS[kind]}/model.safetensors"
@@ -135,7 +136,7 @@ def test_folders_with_one_size_of_the_encoder_or_two_are_read(finished, tmp_path
 )
 def test_other_penalties_and_rules_train_to_the_end(tiny, known_plan, tmp_path, changes):
     run = train.start(
-        tiny(phases=("gated",), **changes), tmp_path / "run", preset=None, progress=Silent()
+        RECIPE, tiny(phases=("gated",), **changes), tmp_path / "run", preset=None, progress=Silent()
     )
     small = run.summary("small")
     assert small["difference"] < 1e-4 and set(small["neurons"]) and small["em"] >= 0
@@ -144,10 +145,12 @@ def test_other_penalties_and_rules_train_to_the_end(tiny, known_plan, tmp_path, 
 def test_a_run_may_start_from_a_dense_model(tiny, known_plan, finished, tmp_path):
     still = {"lr": 1e-9, "gate_lr": 1e-9, "target_params": None, "l0": 1e-9, "gate_mean": 5.0}
     settings = tiny(phases=("gated",), start_from=str(finished.path / "dense"), **still)
-    small = train.start(settings, tmp_path / "run", preset=None, progress=Silent()).summary("small")
+    small = train.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent()).summary(
+        "small"
+    )
     dense = finished.summary("dense")
     assert small["em"] == dense["em"] and small["f1"] == pytest.approx(dense["f1"])
-    assert small["valid_perplexity"] == pytest.approx(dense["valid_perplexity"], rel=1e-4)
+    assert small["valid_loss"] == pytest.approx(dense["valid_loss"], rel=1e-4)
 
 
 def test_data_that_changes_under_a_run_is_noticed(finished, make_data, some_stories):
@@ -172,7 +175,7 @@ def test_data_that_changes_under_a_run_is_noticed(finished, make_data, some_stor
 )
 def test_settings_that_cannot_be_are_refused(tiny, tmp_path, changes, message):
     with pytest.raises(InputError, match=message):
-        train.start(tiny(**changes), tmp_path / "run", preset=None, progress=Silent())
+        train.start(RECIPE, tiny(**changes), tmp_path / "run", preset=None, progress=Silent())
     assert not (tmp_path / "run").exists()
 
 
@@ -189,8 +192,8 @@ def test_adadelta_is_torchs_and_averages_are_exponential():
     ours = torch.nn.Linear(3, 2)
     torchs = torch.nn.Linear(3, 2)
     torchs.load_state_dict(ours.state_dict())
-    mine = MovingAverage(
-        list(ours.parameters()), [], rule="adadelta", lr=0.5, gate_lr=1.0, decay=0.75
+    mine = WeightsAndGates(
+        list(ours.parameters()), [], rule="adadelta", lr=0.5, gate_lr=1.0, average_decay=0.75
     )
     reference = torch.optim.Adadelta(torchs.parameters(), lr=0.5, rho=0.95, eps=1e-8)
     average = ours.weight.detach().clone()

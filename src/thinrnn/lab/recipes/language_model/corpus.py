@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,6 +31,21 @@ class Text:
     train: Tensor  # (N,) int32, like the others
     valid: Tensor
     test: Tensor | None
+
+    def facts(self) -> dict[str, Any]:
+        """Return what config.json keeps of the text."""
+        return {
+            "train_tokens": len(self.train),
+            "valid_tokens": len(self.valid),
+            "test_tokens": None if self.test is None else len(self.test),
+            "vocabulary": len(self.vocabulary),
+            "sha256": self.fingerprint(),
+        }
+
+    def example(self) -> Tensor:
+        """Return some tokens of the validation text (T, 2)."""
+        steps = min(35, len(self.valid) // 2)
+        return self.valid[: 2 * steps].view(2, steps).t().long()
 
     def fingerprint(self) -> str:
         """Return a checksum of the vocabulary and every token."""

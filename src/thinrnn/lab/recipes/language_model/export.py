@@ -13,6 +13,7 @@ from torch import Tensor
 from thinrnn.errors import ExportError, MissingExtraError
 from thinrnn.lab.recipes.language_model.data import Vocabulary
 from thinrnn.lab.recipes.language_model.load import load_model
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.run.files import write_json
 from thinrnn.lab.run.progress import Progress
 from thinrnn.onnx import Export, export_onnx
@@ -51,7 +52,7 @@ def vocabulary_hash(words: dict[str, Any]) -> str:
 
 
 def onnx_calls(
-    folders: dict[str, Path], *, threads: int, progress: Progress
+    folders: dict[str, Path], settings: LanguageModelSettings, progress: Progress
 ) -> dict[str, tuple[Callable[[Tensor], Any], float]]:
     """Return the dense and the small model in ONNX Runtime, each with how far it is from PyTorch.
 
@@ -59,6 +60,9 @@ def onnx_calls(
     not installed or a model cannot be exported, which is said.
     """
     calls: dict[str, tuple[Callable[[Tensor], Any], float]] = {}
+    if not settings.bench_seconds:
+        progress.line("not timed in ONNX Runtime, since bench_seconds is 0")
+        return calls
     try:
         require_onnx()
     except MissingExtraError as error:
@@ -74,7 +78,10 @@ def onnx_calls(
             except ExportError as error:
                 progress.line(f"{kind} model not timed in ONNX Runtime: {error}")
                 continue
-            calls[kind] = (_call(OnnxFile(export.path, threads=threads)), export.difference)
+            calls[kind] = (
+                _call(OnnxFile(export.path, threads=settings.bench_threads)),
+                export.difference,
+            )
     return calls
 
 

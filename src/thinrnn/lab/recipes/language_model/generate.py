@@ -5,13 +5,18 @@ from torch import Tensor
 
 from thinrnn.lab.recipes.language_model.corpus import encode_text
 from thinrnn.lab.recipes.language_model.data import EOS, UNK
-from thinrnn.lab.recipes.language_model.load import Loaded
+from thinrnn.lab.recipes.language_model.load import LoadedLanguageModel
 from thinrnn.lab.run.errors import InputError
 
 
 @torch.inference_mode()
 def continue_text(
-    loaded: Loaded, prompt: str, *, tokens: int = 60, temperature: float = 0.8, seed: int = 0
+    loaded: LoadedLanguageModel,
+    prompt: str,
+    *,
+    tokens: int = 60,
+    temperature: float = 0.8,
+    seed: int = 0,
 ) -> str:
     """Return the prompt with `tokens` more tokens; temperature 0 takes the likeliest each time."""
     vocabulary = loaded.vocabulary

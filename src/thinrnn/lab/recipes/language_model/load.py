@@ -16,7 +16,7 @@ from torch import nn
 import thinrnn
 from thinrnn._surgery.save import Precision
 from thinrnn.errors import FolderError
-from thinrnn.lab.models.model_folder import load_weights, read_table, save_weights
+from thinrnn.lab.model_folder import load_weights, read_table, save_weights
 from thinrnn.lab.recipes.language_model.corpus import encode_file, load_text
 from thinrnn.lab.recipes.language_model.data import EOS, Splitting, Vocabulary
 from thinrnn.lab.recipes.language_model.evaluate import mean_loss, perplexity
@@ -27,7 +27,7 @@ from thinrnn.lab.run.progress import Progress
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedLanguageModel:
     """A model as it was saved, ready to be used."""
 
     model: nn.Module
@@ -55,7 +55,7 @@ def save_model(
     write_json(folder / "recipe.json", {"recipe": "language_model", "model": arguments})
 
 
-def load_model(folder: str | Path) -> Loaded:
+def load_model(folder: str | Path) -> LoadedLanguageModel:
     """Return the model and vocabulary of a folder."""
     folder = Path(folder)
     recipe, words = (read_table(folder / f"{name}.json") for name in ("recipe", "vocabulary"))
@@ -66,7 +66,7 @@ def load_model(folder: str | Path) -> Loaded:
         vocabulary = Vocabulary(tokens, Splitting(**words))
     except (KeyError, TypeError) as error:
         raise FolderError(f"{folder} was not written by 'thinrnn train': {error}.") from None
-    return Loaded(load_weights(model, folder).eval(), vocabulary)
+    return LoadedLanguageModel(load_weights(model, folder).eval(), vocabulary)
 
 
 def score_model(
@@ -95,11 +95,10 @@ def score_model(
         loss = mean_loss(loaded.model, tokens, batch=settings.eval_batch, start=start)
         found[f"{part}_perplexity"] = perplexity(loss)
         found[f"{part}_tokens"] = len(tokens)
-    count = thinrnn.count(loaded.model, loaded.example(1, 1))
-    return {
-        **found,
-        "weights": count.weights,
-        "params": count.params,
-        "macs": count.macs,
-        "bytes": count.bytes,
-    }
+    return {**found, **sizes(loaded.model)}
+
+
+def sizes(model: nn.Module) -> dict[str, int]:
+    """Return weights, parameters, mult-adds per token and bytes."""
+    count = thinrnn.count(model, example_tokens(1, 1))
+    return {name: getattr(count, name) for name in ("weights", "params", "macs", "bytes")}

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from thinrnn.lab.recipes import Preset
 from thinrnn.lab.recipes.language_model import ptb, ptb_rhn
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
+from thinrnn.lab.recipes.named_settings import Preset
 
 
 def lm() -> LanguageModelSettings:

@@ -7,8 +7,8 @@ Weights are counted as the paper counts them, without biases; a target counts al
 import functools
 from collections.abc import Callable
 
-from thinrnn.lab.recipes import Preset
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
+from thinrnn.lab.recipes.named_settings import Preset
 
 TOKENS = 929_589  # of the training text; the paper's penalties are multiples of 0.08 / TOKENS
 PAPER_BUDGET = 6_160_000 + 10_000

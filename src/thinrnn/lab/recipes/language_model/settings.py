@@ -1,9 +1,10 @@
 """Everything that can be chosen for a language model, in one place."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from thinrnn.lab.recipes.schedule import lr_factor
 from thinrnn.lab.recipes.settings import TrainingSettings
 
 Size = Annotated[int, Field(ge=1)]
@@ -12,6 +13,10 @@ Probability = Annotated[float, Field(ge=0, le=0.95)]
 
 class LanguageModelSettings(TrainingSettings):
     """The settings of a language-model run; presets are functions that return one of these."""
+
+    resumable: ClassVar[tuple[str, ...]] = (*TrainingSettings.resumable, "lr_decay", "patience")
+    usual_clip: ClassVar[float] = 0.25
+    paths: ClassVar[tuple[str, ...]] = ("train", "valid", "test", "start_from", "teacher")
 
     # Text
     train: str = Field(
@@ -171,8 +176,19 @@ class LanguageModelSettings(TrainingSettings):
 
     @property
     def starts_from(self) -> str:
-        """Folder of the model whose weights the gated one starts with, `dense`, or nothing."""
         return self.teachers[0] if self.start_from == "teacher" else self.start_from
+
+    def lr_at(self, *, step: int, steps: int, epoch: int) -> float:
+        return self.lr * lr_factor(
+            self.schedule,
+            step=step,
+            steps=steps,
+            epoch=epoch,
+            warmup=self.warmup,
+            decay=self.lr_decay,
+            decay_from=self.decay_from,
+            decay_every=self.decay_every,
+        )
 
     def passes(self, phase: str) -> int:
         """How often a phase reads its training data, so that each phase takes as long."""

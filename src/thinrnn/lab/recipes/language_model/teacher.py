@@ -1,14 +1,13 @@
-"""Soft targets: what a trained model says of every token of the training text.
+"""Soft targets: the probabilities that a trained model, the teacher, gives to the next tokens.
 
     streams (L, B) ── teacher in eval, state carried ── its TOP likeliest next words and their
                                                          probabilities, (L, B, TOP)
 
 They are computed once, so that a training step costs no more than without them.
 
-A model that has read its training text many times is too sure of itself, and the small one would
-learn that from it. So a teacher's logits are first divided by the temperature at which it predicts
-the validation text best. Several teachers know more than one: the mean of their probabilities is
-what they say together.
+A model that has read its training text many times is too confident, and the small one would learn
+that from it. So a teacher's logits are first divided by the temperature at which it predicts the
+validation text best. Several teachers form an ensemble: the mean of their probabilities counts.
 """
 
 import bisect
@@ -27,7 +26,10 @@ from thinrnn.lab.recipes.language_model.corpus import Text
 from thinrnn.lab.recipes.language_model.data import EOS
 from thinrnn.lab.recipes.language_model.evaluate import mean_loss
 from thinrnn.lab.recipes.language_model.load import load_model
-from thinrnn.lab.run.errors import InputError
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
+from thinrnn.lab.recipes.language_model.written import in_shares, with_written
+from thinrnn.lab.run import InputError, RunFolder
+from thinrnn.lab.run.progress import Progress
 
 TOP = 64
 WINDOW = 32
@@ -47,8 +49,8 @@ class Calibrated(nn.Module):
         return logits / self.temperature, state
 
 
-class Together(nn.Module):
-    """Language models that speak with one voice: the mean of their probabilities."""
+class Ensemble(nn.Module):
+    """Several language models; their output is the logarithm of the mean probability."""
 
     def __init__(self, models: Iterable[nn.Module]) -> None:
         super().__init__()
@@ -56,10 +58,10 @@ class Together(nn.Module):
 
     def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         states = [None] * len(self.models) if state is None else state
-        said = [model(tokens, one) for model, one in zip(self.models, states, strict=True)]
-        log_p = (F.log_softmax(logits.float(), -1) for logits, _ in said)
+        found = [model(tokens, one) for model, one in zip(self.models, states, strict=True)]
+        log_p = (F.log_softmax(logits.float(), -1) for logits, _ in found)
         total = functools.reduce(torch.logaddexp, log_p)
-        return total - math.log(len(said)), tuple(new for _, new in said)
+        return total - math.log(len(found)), tuple(new for _, new in found)
 
 
 def calibrated(teacher: nn.Module, text: Text, *, batch: int) -> Calibrated:
@@ -90,7 +92,7 @@ class SoftTargets:
 
 @torch.no_grad()
 def soft_targets(teacher: nn.Module, streams: Tensor) -> SoftTargets:
-    """Return what the teacher expects after each token of the streams (L, B)."""
+    """Return the teacher's predictions after each token of the streams (L, B)."""
     words, shares = [], []
     state = None
     teacher.eval()
@@ -101,6 +103,34 @@ def soft_targets(teacher: nn.Module, streams: Tensor) -> SoftTargets:
         words.append(top.indices.to(torch.int16 if is_short else torch.int32))
         shares.append(top.values.half())
     return SoftTargets(torch.cat(words), torch.cat(shares))
+
+
+def prepare_lesson(
+    settings: LanguageModelSettings, text: Text, real: Tensor, run: RunFolder, progress: Progress
+) -> tuple[Tensor, SoftTargets]:
+    """Return streams (L, B) to learn from, and the teacher's predictions for them.
+
+    The teacher is the run's own dense model, another, or an ensemble. With `written` it also
+    writes some of the text.
+    """
+    teachers = []
+    for name in settings.teachers:
+        folder = run.path / "dense" if name == "dense" else Path(name)
+        model = load_teacher(folder, text).to(real.device)
+        teachers.append(calibrated(model, text, batch=settings.eval_batch))
+        progress.line(f"teacher {name}: temperature {teachers[-1].temperature:.2f}")
+    teacher = teachers[0]
+    if len(teachers) > 1:
+        teacher = calibrated(Ensemble(teachers), text, batch=settings.eval_batch)
+        progress.line(f"ensemble of teachers: temperature {teacher.temperature:.2f}")
+    if not settings.written:
+        progress.line("the teacher reads the training text")
+        return real, soft_targets(teacher, real)
+    texts = with_written(real, teacher, settings, run, progress)  # (L, n, B)
+    progress.line("the teacher reads the training text and what it wrote")
+    soft = soft_targets(teacher, texts.flatten(1))  # all texts side by side
+    targets = (part.unflatten(1, texts.shape[1:]) for part in (soft.words, soft.shares))
+    return in_shares(texts), SoftTargets(*map(in_shares, targets))
 
 
 def load_teacher(folder: Path, text: Text) -> nn.Module:
@@ -117,12 +147,12 @@ def load_teacher(folder: Path, text: Text) -> nn.Module:
 def distilled_loss(logits: Tensor, y: Tensor, soft: tuple[Tensor, Tensor], part: float) -> Tensor:
     """Return the cross entropy with the text, and by `part` that with the teacher instead.
 
-    For words that are not among the teacher's likeliest the text speaks, as often as they occur:
-    the small model would give them no probability otherwise.
+    A word that is not among the teacher's likeliest counts as in the text: otherwise the small
+    model would learn to give it no probability.
     """
     log_p = F.log_softmax(logits.float(), -1)  # (T, B, V)
     words, shares = soft
     hard = -log_p.gather(-1, y.unsqueeze(-1)).squeeze(-1)  # (T, B)
     is_other = (words != y.unsqueeze(-1)).all(-1)
-    said = is_other * hard - (shares * log_p.gather(-1, words)).sum(-1)
-    return ((1 - part) * hard + part * said).mean()
+    soft_loss = is_other * hard - (shares * log_p.gather(-1, words)).sum(-1)
+    return ((1 - part) * hard + part * soft_loss).mean()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch import nn
 
-from thinrnn.lab.models.model_folder import read_table
+from thinrnn.lab.model_folder import read_table
 from thinrnn.lab.recipes.language_model.load import load_model, save_model
 from thinrnn.lab.recipes.language_model.model import LanguageModel
 from thinrnn.lab.run.errors import InputError

@@ -28,7 +28,7 @@ from thinrnn.lab.run import RunFolder
 from thinrnn.lab.run.files import storage
 from thinrnn.lab.run.progress import Progress
 
-FILE = "written.safetensors"
+FILE = "scratch/written.safetensors"
 
 
 def with_written(
@@ -47,6 +47,7 @@ def with_written(
     progress.line(f"the teacher writes {texts} of {streams.numel():,} tokens")
     written = write(teacher, streams, settings)
     with storage(file):
+        file.parent.mkdir(exist_ok=True)
         tensors = {"tokens": written.cpu()}
         write_safely(file, lambda temporary: save_file(tensors, temporary))
     return torch.cat([streams.unsqueeze(1), written], 1)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thinrnn.lab.recipes.squad.load import Loaded, load_model
+from thinrnn.lab.recipes.squad.load import LoadedReader, load_model
 from thinrnn.lab.recipes.squad.model import BiDAF
 from thinrnn.lab.recipes.squad.reader import Reader
 from thinrnn.lab.run.errors import InputError
@@ -69,7 +69,7 @@ def export_model(
     return export
 
 
-def own_words(loaded: Loaded) -> str:
+def own_words(loaded: LoadedReader) -> str:
     """Return the words with trained rows and their vectors, as lines of a GloVe file."""
     rows = loaded.model.get_parameter("words.weight").tolist()
     words = (UNKNOWN, *loaded.vocabulary.words)

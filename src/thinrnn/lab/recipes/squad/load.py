@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import thinrnn
 from thinrnn._surgery.save import Precision
 from thinrnn.errors import FolderError
-from thinrnn.lab.models.model_folder import load_weights, read_table, save_weights
+from thinrnn.lab.model_folder import load_weights, read_table, save_weights
 from thinrnn.lab.recipes.squad.batches import Batches
 from thinrnn.lab.recipes.squad.data import Types, encode
 from thinrnn.lab.recipes.squad.evaluate import read_spans, texts_of
@@ -33,7 +33,7 @@ EVAL_BATCH = 20
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedReader:
     """A model as it was saved, ready to be used."""
 
     model: nn.Module
@@ -78,7 +78,7 @@ def vector_size(folder: Path) -> int:
     return int(read_table(folder / "recipe.json")["model"]["vector"])
 
 
-def load_model(folder: str | Path, glove: Tensor | None = None) -> Loaded:
+def load_model(folder: str | Path, glove: Tensor | None = None) -> LoadedReader:
     """Return the model and vocabulary of a folder; without GloVe's vectors it knows few words."""
     folder = Path(folder)
     vocabulary = read_vocabulary(folder)
@@ -89,7 +89,7 @@ def load_model(folder: str | Path, glove: Tensor | None = None) -> Loaded:
         raise FolderError(f"{folder} was not written by 'thinrnn train': {error}.") from None
     if glove is not None:
         model.set_glove_(glove)
-    return Loaded(load_weights(model, folder).eval(), vocabulary)
+    return LoadedReader(load_weights(model, folder).eval(), vocabulary)
 
 
 def score_model(
@@ -124,11 +124,11 @@ def score_model(
         "em": em,
         "f1": f1,
         "questions": len(split),
-        **size(loaded.model.cpu()),
+        **sizes(loaded.model.cpu()),
     }
 
 
-def size(model: nn.Module) -> dict[str, int]:
+def sizes(model: nn.Module) -> dict[str, int]:
     """Return weights as the paper counts them, parameters, mult-adds per token and bytes."""
     count = thinrnn.count(model, example(1, 1, 1))
     found = weights_of(model)

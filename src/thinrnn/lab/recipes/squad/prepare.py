@@ -1,5 +1,6 @@
 """From a folder with squad/ and glove/ to numbers: once, then from a cache."""
 
+import functools
 import hashlib
 import json
 from dataclasses import dataclass, fields
@@ -14,6 +15,7 @@ from torch import Tensor
 from thinrnn._files import write_safely
 from thinrnn.lab.data.cache import default_cache
 from thinrnn.lab.data.corpora import digest
+from thinrnn.lab.recipes.squad.batches import Batches
 from thinrnn.lab.recipes.squad.data import Split, Types, encode
 from thinrnn.lab.recipes.squad.glove import find_glove, read_glove
 from thinrnn.lab.recipes.squad.reading import read_squad
@@ -34,7 +36,7 @@ class Files:
     glove: Path
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Prepared:
     """Everything that a run reads."""
 
@@ -44,6 +46,26 @@ class Prepared:
     dev: Split
     notes: tuple[str, ...]  # what was found, and what was wrong, in lines to print
     fingerprint: str
+
+    def facts(self) -> dict[str, Any]:
+        """Return what config.json keeps of the data."""
+        return {
+            "train_questions": len(self.train),
+            "dev_questions": len(self.dev),
+            "trained_words": len(self.vocabulary.words),
+            "characters": len(self.vocabulary.characters),
+            "sha256": self.fingerprint,
+        }
+
+    @functools.lru_cache(maxsize=2)  # noqa: B019 -- an object for each run, not for each call
+    def dev_batches(self, device: torch.device) -> Batches:
+        """Return the questions of dev on a device, moved there once."""
+        return Batches(self.dev, self.tables, device)
+
+    def example(self) -> tuple[Tensor, ...]:
+        """Return the inputs for some questions of dev."""
+        batches = self.dev_batches(torch.device("cpu"))
+        return batches.take(torch.arange(min(4, len(self.dev)))).inputs
 
 
 def find_files(folder: Path, *, train: bool = True, size: int | None = None) -> Files:

@@ -4,7 +4,7 @@ A target counts all parameters, of which the second biases of torch's LSTMs are 
 paper; the tables of characters and of words outside GloVe are counted by both.
 """
 
-from thinrnn.lab.recipes import Preset
+from thinrnn.lab.recipes.named_settings import Preset
 from thinrnn.lab.recipes.squad.settings import SquadSettings
 
 PAPER_BUDGET = 960_000

@@ -1,6 +1,6 @@
 """Everything that can be chosen for a BiDAF on SQuAD, in one place."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,6 +12,10 @@ Probability = Annotated[float, Field(ge=0, le=0.95)]
 
 class SquadSettings(TrainingSettings):
     """The settings of a BiDAF run; presets are functions that return one of these."""
+
+    resumable: ClassVar[tuple[str, ...]] = (*TrainingSettings.resumable, "data", "cache")
+    usual_clip: ClassVar[float] = 5.0
+    paths: ClassVar[tuple[str, ...]] = ("data", "start_from")
 
     # Data
     data: str = Field("", description="folder with squad/ and glove/")
@@ -100,8 +104,3 @@ class SquadSettings(TrainingSettings):
     @property
     def average_decay(self) -> float:
         return self.ema
-
-    @property
-    def rounds(self) -> int:
-        """How often dev is looked at."""
-        return -(-self.steps // self.eval_every)

@@ -1,0 +1,276 @@
+"""The language model as a recipe: what `lab/train.py` needs to know about it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from thinrnn._surgery.save import Precision
+from thinrnn.lab.device.arithmetic import arithmetic
+from thinrnn.lab.device.padded import Padded
+from thinrnn.lab.recipes.language_model import export, texts
+from thinrnn.lab.recipes.language_model.corpus import Text, load_text
+from thinrnn.lab.recipes.language_model.data import EOS, streams
+from thinrnn.lab.recipes.language_model.evaluate import mean_loss, perplexity
+from thinrnn.lab.recipes.language_model.generate import continue_text
+from thinrnn.lab.recipes.language_model.load import (
+    LoadedLanguageModel,
+    load_model,
+    save_model,
+    score_model,
+    sizes,
+)
+from thinrnn.lab.recipes.language_model.model import (
+    Dropouts,
+    LanguageModel,
+    has_one_module,
+)
+from thinrnn.lab.recipes.language_model.model import find_plan as plan_of
+from thinrnn.lab.recipes.language_model.onnx_model import measure_on
+from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
+from thinrnn.lab.recipes.language_model.teacher import (
+    SoftTargets,
+    distilled_loss,
+    load_teacher,
+    prepare_lesson,
+)
+from thinrnn.lab.recipes.language_model.untrained import build_dense, sizes_of
+from thinrnn.lab.recipes.phase import Phase, start_with_
+from thinrnn.lab.recipes.schedule import has_stalled
+from thinrnn.lab.run import InputError, RunFolder
+from thinrnn.lab.run.metrics import Better, Metric
+from thinrnn.lab.run.progress import Progress
+from thinrnn.plan import Plan
+
+Settings = LanguageModelSettings
+
+
+class TextWindows:
+    """Windows of streams of text (L, B), one after the other, with soft targets if there are any.
+
+    A batch is tokens (T, B), the next tokens (T, B), and words and probabilities (T, B, TOP).
+    """
+
+    def __init__(self, streams: Tensor, bptt: int, soft: SoftTargets | None = None) -> None:
+        self.streams, self.soft = streams, soft  # (L, B) int32
+        self.rows = min(bptt, len(streams) - 1)
+        self.epoch_steps = windows(len(streams), bptt)
+
+    def batch(self, step: int) -> tuple[Tensor, ...]:
+        """Return the window of a step."""
+        start = step % self.epoch_steps * self.rows
+        end = min(start + self.rows, len(self.streams) - 1)
+        x, y = self.streams[start:end], self.streams[start + 1 : end + 1]
+        soft = () if self.soft is None else self.soft.between(start, end)
+        return x.long(), y.long(), *soft
+
+
+def windows(length: int, bptt: int) -> int:
+    """Return how many windows streams of this length have."""
+    return -(-(length - 1) // min(bptt, length - 1))
+
+
+class LanguageModelRecipe:
+    """Recurrent language models on text, by words or characters."""
+
+    name = "language_model"
+    settings = LanguageModelSettings
+    metrics: ClassVar[Mapping[str, Better]] = {
+        "valid_perplexity": "lower",
+        "test_perplexity": "lower",
+        "valid_loss": "lower",
+    }
+
+    def load_data(self, settings: Settings, progress: Progress) -> Text:
+        return load_text(settings)
+
+    def check(self, settings: Settings, data: Text, phases: Sequence[str]) -> None:
+        streams(data.train, settings.batch)  # refuses too little text
+        if settings.rare >= len(data.vocabulary):
+            raise InputError(
+                f"rare={settings.rare} words are to have shorter vectors, but the vocabulary has "
+                f"{len(data.vocabulary)}: set rare to fewer."
+            )
+        if settings.distill and not {"gated", "control"}.isdisjoint(phases):
+            for name in settings.teachers:
+                if name != "dense":
+                    load_teacher(Path(name), data)
+        if "gated" in phases and settings.starts_from not in ("", "dense"):
+            given = load_teacher(Path(settings.starts_from), data)
+            start_with_(self.build(settings, data), given)
+
+    def steps(self, settings: Settings, data: Text, phase: str) -> tuple[int, int]:
+        texts = 1 if phase == "dense" else 1 + settings.written
+        rows = len(data.train) // settings.batch  # of the streams
+        epoch = windows(rows * texts, settings.bptt)
+        return epoch, epoch * settings.passes(phase)
+
+    def batches(
+        self,
+        settings: Settings,
+        data: Text,
+        phase: str,
+        device: torch.device,
+        run: RunFolder,
+        progress: Progress,
+    ) -> TextWindows:
+        real = streams(data.train, settings.batch).to(device)
+        if phase == "dense" or not settings.distill:
+            return TextWindows(real, settings.bptt)
+        tokens, soft = prepare_lesson(settings, data, real, run, progress)
+        return TextWindows(tokens, settings.bptt, soft)
+
+    def build(self, settings: Settings, data: Text) -> LanguageModel:
+        return build_model(settings, len(data.vocabulary))
+
+    def find_plan(self, settings: Settings, model: nn.Module) -> Plan:
+        assert isinstance(model, LanguageModel)
+        return plan_of(model)
+
+    def resized(self, settings: Settings, neurons: dict[str, int]) -> Settings:
+        # coupled groups are joined by "+"
+        left = {part: size for name, size in neurons.items() for part in name.split("+")}
+        one_module = has_one_module(settings.cell, settings.hidden, settings.locked)
+        layer = "rnn.l{}" if one_module else "rnn.{}.l0"
+        return settings.replaced(
+            embedding=left.get("embedding", settings.embedding),
+            hidden=[left.get(layer.format(i), n) for i, n in enumerate(settings.hidden)],
+            rare_size=left.get("rare", settings.rare_size),
+        )
+
+    def trained(self, folder: Path, data: Text) -> nn.Module:
+        return load_teacher(folder, data)
+
+    def set_dropout_(
+        self, settings: Settings, model: nn.Module, phase: str, progress: float
+    ) -> bool:
+        assert isinstance(model, LanguageModel)
+        small, part = settings.small_dropout, 0.0 if phase == "dense" else progress
+        factor = 1.0 if small is None else small / max(settings.dropout, 1e-9)
+        wanted = dropouts(settings).scaled(1 + (factor - 1) * part)
+        is_new = wanted != model.dropouts
+        if is_new:
+            model.set_dropouts(wanted)
+        return is_new
+
+    def step(
+        self, settings: Settings, model: nn.Module, batch: tuple[Tensor, ...], state: Any
+    ) -> tuple[Tensor, Any]:
+        x, y, *soft = batch  # (T, B), (T, B); soft targets (T, B, TOP)
+        with arithmetic(settings.precision, x.device), Padded():
+            logits, state = model(x, state)
+            if soft:
+                words, shares = soft
+                return distilled_loss(logits, y, (words, shares), settings.distill), state
+            return F.cross_entropy(logits.flatten(0, 1), y.flatten()), state
+
+    def evaluate(
+        self, settings: Settings, model: nn.Module, data: Text, *, final: bool = False
+    ) -> list[Metric]:
+        start = data.vocabulary.number(EOS)
+        batch = settings.eval_batch if final else settings.valid_batch or settings.eval_batch
+        loss = mean_loss(model, data.valid, batch=batch, start=start)
+        found = {"valid_perplexity": perplexity(loss), "valid_loss": loss}
+        if final and data.test is not None:  # the test text is read here and nowhere else
+            found["test_perplexity"] = perplexity(
+                mean_loss(model, data.test, batch=batch, start=start)
+            )
+        return [Metric(name, value, self.metrics[name]) for name, value in found.items()]
+
+    def judge(self, phase: Phase[Settings, Text], metrics: list[Metric]) -> bool:
+        """Keep the best weights of the final size; stop or begin averaging by the losses.
+
+        On the way to a target losses say little. With a fixed penalty the last weights count.
+        """
+        if not phase.pruning.is_final:
+            return False
+        settings, loss, earlier = phase.settings, metrics[0].value, phase.history
+        is_best = not earlier or loss < min(earlier)
+        if should_average(phase, loss):
+            phase.optimizer.start_averaging()
+            phase.changed()
+        phase.history = [*earlier, loss]
+        if not phase.pruning.keeps_best or is_best:
+            phase.bad_epochs = 0
+            return True
+        phase.bad_epochs += 1
+        phase.stopped = bool(settings.patience) and phase.bad_epochs >= settings.patience
+        return False
+
+    def save(
+        self,
+        settings: Settings,
+        model: nn.Module,
+        data: Text,
+        folder: Path,
+        precision: Precision | None,
+    ) -> None:
+        arguments = model_arguments(settings, len(data.vocabulary))
+        save_model(model, folder, arguments, data.vocabulary, precision)
+
+    def load(self, folder: Path) -> LoadedLanguageModel:
+        return load_model(folder)
+
+    def sizes(self, model: nn.Module) -> dict[str, int]:
+        return sizes(model)
+
+    def onnx_calls(
+        self, folders: dict[str, Path], settings: Settings, progress: Progress
+    ) -> dict[str, tuple[Callable[..., Any], float]]:
+        return export.onnx_calls(folders, settings, progress)
+
+    score = staticmethod(score_model)
+    export = staticmethod(export.export_model)
+    texts_in = staticmethod(texts.texts_in)
+    find_texts = staticmethod(texts.find_texts)
+    corpus_of = staticmethod(texts.corpus_of)
+    continue_text = staticmethod(continue_text)
+    measure_on = staticmethod(measure_on)
+    build_dense = staticmethod(build_dense)
+    sizes_of = staticmethod(sizes_of)
+
+
+RECIPE = LanguageModelRecipe()
+
+
+def should_average(phase: Phase[Settings, Text], loss: float) -> bool:
+    """Whether averaging of the weights begins now: the rule of NT-ASGD, or a fixed epoch."""
+    settings = phase.settings
+    if settings.optimizer != "nt-asgd" or phase.optimizer.averaging:
+        return False
+    if settings.average_from is not None and phase.epoch + 1 >= settings.average_from:
+        return True
+    return has_stalled(phase.history, loss, settings.nonmonotone)
+
+
+def model_arguments(settings: Settings, vocabulary: int) -> dict[str, Any]:
+    """Return what `LanguageModel` is called with, except what matters in training alone."""
+    names = ("cell", "depth", "embedding", "hidden", "tied", "rare", "rare_size", "locked")
+    return {"vocabulary": vocabulary, **{name: getattr(settings, name) for name in names}}
+
+
+def dropouts(settings: Settings) -> Dropouts:
+    """Return the dropout of the dense model in training."""
+    p = settings.dropout
+    return Dropouts(
+        word=settings.word_dropout,
+        input=p if settings.input_dropout is None else settings.input_dropout,
+        layer=p if settings.layer_dropout is None else settings.layer_dropout,
+        output=p,
+        weight=settings.weight_dropout,
+        recurrent=settings.recurrent_dropout,
+    )
+
+
+def build_model(settings: Settings, vocabulary: int) -> LanguageModel:
+    """Return a new model with weights from the run's seed."""
+    torch.manual_seed(settings.seed)
+    return LanguageModel(
+        **model_arguments(settings, vocabulary),
+        dropouts=dropouts(settings),
+        init_range=settings.init_range,
+        rnn_init=settings.rnn_init,
+    )

@@ -1,0 +1,225 @@
+"""One phase of a run: a model in training, and everything that its next step depends on.
+
+    batch ── model ── loss + penalty ── backward ── clip ── optimizer
+               ▲  state, where the recipe carries one from batch to batch
+
+Nothing in a step waits for the device: losses are summed there and read when they are logged. On a
+GPU every shape of whole batches has its own CUDA graph.
+"""
+
+from typing import Any, Generic
+
+import torch
+from torch import Tensor, nn
+
+import thinrnn
+from thinrnn._gates.attach import attached
+from thinrnn._model.tree import map_tensors, tensors_in
+from thinrnn.lab.device.arithmetic import exact_products
+from thinrnn.lab.device.graphs import GraphedStep, Step
+from thinrnn.lab.recipes.means import Means
+from thinrnn.lab.recipes.optimizer import make_optimizer
+from thinrnn.lab.recipes.protocol import D, Inputs, Recipe, S, TrainingBatches
+from thinrnn.lab.recipes.pruning import Pruning, add_gates, set_weights_, weights_of
+from thinrnn.lab.run.errors import InputError
+from thinrnn.lab.run.packing import all_finite
+from thinrnn.lab.run.random_state import random_state, set_random_state_
+from thinrnn.plan import Plan
+
+
+class Phase(Generic[S, D]):
+    """A model in training; `snapshot` and `restore_` write it down and bring it back.
+
+    The model is built here, with gates where a `plan` is given, and starts with the weights of a
+    model of the same shape, `given`, if there is one.
+    """
+
+    batches: TrainingBatches  # set before the first step
+
+    def __init__(
+        self,
+        recipe: Recipe[S, D],
+        settings: S,
+        name: str,
+        data: D,
+        device: torch.device,
+        *,
+        plan: Plan | None = None,
+        given: nn.Module | None = None,
+    ) -> None:
+        self.recipe, self.settings, self.name = recipe, settings, name
+        self.data, self.device, self.plan = data, device, plan
+        self.epoch_steps, self.steps = recipe.steps(settings, data, name)
+        self.epochs = -(-self.steps // self.epoch_steps)
+        self.model = recipe.build(settings, data).to(device)
+        if given is not None:
+            start_with_(self.model, given)
+        self.pruning = Pruning()
+        if plan is not None:
+            self.pruning = add_gates(settings, self.model, plan, self.steps)
+        self.optimizer = make_optimizer(settings, self.model)
+
+        self.step = self.epoch = 0
+        self.state: Any = None
+        self.lr = 0.0
+        self.means = Means(device)
+        self.history: list[float] = []  # validations that count for the recipe's rules
+        self.best: dict[str, Any] | None = None
+        self.bad_epochs = 0
+        self.stopped = False
+        self.fold_difference = 0.0  # of the outputs, when the gates went into the weights
+        self.graphs: dict[tuple[torch.Size, ...], Step] = {}
+        self.is_warm = False  # no step has run as it is since shapes or kernels changed
+        self.set_dropout()
+
+    @property
+    def is_over(self) -> bool:
+        return self.stopped or self.epoch >= self.epochs
+
+    @property
+    def epoch_is_over(self) -> bool:
+        return self.step >= min((self.epoch + 1) * self.epoch_steps, self.steps)
+
+    @property
+    def epochs_done(self) -> float:
+        """How many epochs are done, with the part of the current one."""
+        return self.step / self.epoch_steps
+
+    def take_step(self) -> None:
+        """Train on the next batch."""
+        batch = self.batches.batch(self.step)
+        self.lr = self.settings.lr_at(step=self.step, steps=self.steps, epoch=self.epoch)
+        self.optimizer.set_lr(self.lr)
+        if self.pruning.step():  # on the host, which no graph can do; gates are drawn no more
+            self.graphs.clear()
+        self.runner(batch)(*batch)
+        self.means.count(len(batch[0]))
+        self.step += 1
+
+    def train_step(self, *batch: Tensor) -> None:
+        """Forward, backward, clip, update."""
+        self.optimizer.zero_grad(set_to_none=True)
+        loss, state = self.recipe.step(self.settings, self.model, batch, self.state)
+        penalty = loss.new_zeros(()) + self.pruning.penalty()
+        (loss + penalty).backward()
+        if self.settings.clip:
+            nn.utils.clip_grad_norm_(self.optimizer.weights, self.settings.clip, foreach=True)
+        self.optimizer.step()
+        self.pruning.update_()
+        self.carry(state)
+        self.means.add(loss, penalty, len(batch[0]))
+
+    def runner(self, batch: tuple[Tensor, ...]) -> Step:
+        """Return what trains on a batch: a CUDA graph of its shape, or the step as it is."""
+        can_be_graphed = self.settings.cuda_graphs and batch[0].is_cuda
+        if not can_be_graphed or not self.is_warm or len(batch[0]) != self.batches.rows:
+            self.is_warm = True
+            return self.train_step
+        shapes = tuple(tensor.shape for tensor in batch)
+        if shapes not in self.graphs:
+            self.graphs[shapes] = GraphedStep(self.train_step, *batch)
+        return self.graphs[shapes]
+
+    def carry(self, state: Any) -> None:
+        """Take over the state for the next step."""
+        if self.state is None:
+            self.state = map_tensors(state, lambda t: t.detach().clone())
+        else:  # in place: a CUDA graph reads and writes the same tensors each time
+            for old, new in zip(tensors_in(self.state), tensors_in(state), strict=True):
+                old.copy_(new.detach())
+
+    def changed(self) -> None:
+        """Forget what was captured from shapes or kernels that are no longer there."""
+        self.graphs.clear()
+        self.is_warm = False
+        self.state = None
+
+    def begin_epoch(self) -> None:
+        """Begin the next epoch, with an empty state and empty sums."""
+        self.epoch += 1
+        self.means.begin_epoch()
+        for tensor in tensors_in(self.state):
+            tensor.zero_()
+        self.set_dropout()
+
+    def set_dropout(self) -> None:
+        """Set the dropout of this epoch, which depends on how far the gates have closed."""
+        progress = self.pruning.progress_at(self.epoch * self.epoch_steps)
+        if self.recipe.set_dropout_(self.settings, self.model, self.name, progress):
+            self.changed()
+
+    def shrink(self) -> None:
+        """Remove closed neurons from the model and from the optimizer's state."""
+        self.optimizer.zero_grad(set_to_none=True)
+        gated = attached(self.model)
+        folds = gated.is_frozen and not gated.is_folded  # the gates go into the weights now
+        before = self.outputs() if folds else None
+        removed = thinrnn.shrink_(self.model, self.optimizer)
+        if before is not None:
+            self.fold_difference = float((self.outputs() - before).abs().max())
+        if removed or folds:
+            self.changed()
+
+    @torch.no_grad()
+    def outputs(self) -> Tensor:
+        """Return the first output in eval for some real inputs."""
+        was_training = self.model.training
+        self.model.eval()
+        with exact_products():
+            found: Tensor = self.model(*inputs_on(self.data.example(), self.device))[0]
+        self.model.train(was_training)
+        return found
+
+    def is_finite(self) -> bool:
+        """True while losses and weights are numbers; waits for the device."""
+        return all_finite([self.means.sums, *self.model.parameters()])
+
+    def keep(self) -> None:
+        """Remember the weights as the best ones so far."""
+        self.best = weights_of(self.model, self.pruning)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return everything that the next steps depend on."""
+        return {
+            "model": weights_of(self.model, self.pruning),
+            "optimizer": self.optimizer.snapshot(self.names()),
+            "state": self.state,
+            "means": self.means.snapshot(),
+            "best": self.best,
+            "counters": {name: getattr(self, name) for name in COUNTERS},
+            "random": random_state(),
+        }
+
+    def restore_(self, saved: dict[str, Any]) -> None:
+        """Go on from a snapshot; the model is as it was built, not yet cut."""
+        set_weights_(self.model, self.pruning, saved["model"])
+        self.optimizer.restore_(saved["optimizer"], self.names())
+        self.means.restore_(saved["means"])
+        self.best = saved["best"]
+        vars(self).update(saved["counters"])
+        self.set_dropout()
+        self.state = map_tensors(saved["state"], lambda t: t.to(self.device))
+        set_random_state_(saved["random"])
+
+    def names(self) -> dict[Tensor, str]:
+        return {p: name for name, p in self.model.named_parameters()}
+
+
+COUNTERS = ("step", "epoch", "history", "bad_epochs", "stopped", "fold_difference")
+
+
+def inputs_on(inputs: Inputs, device: torch.device) -> tuple[Tensor, ...]:
+    """Return example inputs on a device, as positional arguments."""
+    return tuple(x.to(device) for x in (inputs if isinstance(inputs, tuple) else (inputs,)))
+
+
+def start_with_(model: nn.Module, trained: nn.Module) -> None:
+    """Give a new model the weights of a trained one of the same shape."""
+    try:
+        model.load_state_dict(trained.state_dict())
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise InputError(
+            f"start_from holds a model of another shape ({reason}): choose the settings of the "
+            "model with which it was trained."
+        ) from None

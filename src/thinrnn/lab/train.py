@@ -1,0 +1,348 @@
+"""The driver of every recipe: a run from its data to its report, and the training loop.
+
+    data ── dense ── gated ── control ── timing ── report
+                       │         ▲
+                       ╰─ small ─╯  the control has the sizes of the small model
+
+A phase that is over has its summary in the run folder; one that is not goes on from its last
+checkpoint, bit for bit as if it had never stopped.
+"""
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Generic
+
+import torch
+from torch import nn
+
+import thinrnn
+from thinrnn import __version__
+from thinrnn.lab import recipes
+from thinrnn.lab.command import command
+from thinrnn.lab.recipes.finish import finish_phase, known_plan, time_models
+from thinrnn.lab.recipes.gate_log import gate_state, params_kept
+from thinrnn.lab.recipes.phase import Phase
+from thinrnn.lab.recipes.protocol import D, Recipe, S, TrainingBatches
+from thinrnn.lab.recipes.settings import TrainingSettings, as_json, changed
+from thinrnn.lab.report import write_report
+from thinrnn.lab.run import DivergedError, InputError, InterruptedRunError, RunFolder
+from thinrnn.lab.run.environment import command_line, environment
+from thinrnn.lab.run.files import remove_folder, write_json
+from thinrnn.lab.run.folder import KIND_OF
+from thinrnn.lab.run.metrics import MetricsFile
+from thinrnn.lab.run.monitor import Monitor
+from thinrnn.lab.run.progress import Progress
+from thinrnn.lab.run.stop import StopRequest
+
+FORMAT = 2  # of the checkpoints; a run that was begun with another one cannot go on
+SCRATCH = "scratch"  # folder of a run for what only its training needs
+
+
+def start(
+    recipe: Recipe[S, D], settings: S, folder: Path, *, preset: str | None, progress: Progress
+) -> RunFolder:
+    """Begin a new run in a folder and see it through."""
+    settings = settings.with_full_paths()
+    data = recipe.load_data(settings, progress)
+    recipe.check(settings, data, settings.phases)
+    device = choose_device(settings)
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    config = {
+        "thinrnn": __version__,
+        "format": FORMAT,
+        "recipe": recipe.name,
+        "metrics": dict(recipe.metrics),
+        "preset": preset,
+        "settings": as_json(settings),
+        "command": command_line(),
+        "seed": settings.seed,
+        "text": data.facts(),
+        "environment": environment(str(device)),
+    }
+    run = RunFolder.create(folder, config)
+    train(recipe, settings, data, run, device, progress)
+    return run
+
+
+def resume(folder: Path, changes: list[str], *, progress: Progress) -> RunFolder:
+    """Go on with a run where its last checkpoint is; finished phases are not repeated."""
+    run = RunFolder(folder)
+    recipe = recipes.recipe(run.config["recipe"])
+    for change in changes:
+        if change.partition("=")[0].strip() not in recipe.settings.resumable:
+            raise InputError(
+                f"'{change}' cannot be changed in a run that has begun: "
+                f"only {', '.join(recipe.settings.resumable)} can."
+            )
+    settings = changed(recipe.settings(**run.config["settings"]), changes)
+    left = [phase for phase in settings.phases if run.summary(KIND_OF[phase]) is None]
+    if left and run.config.get("format") != FORMAT:
+        raise InputError(
+            f"{run.path} was begun by another version of thinrnn, whose checkpoints this one "
+            "cannot read: start a new run."
+        )
+    data = recipe.load_data(settings, progress)
+    if data.facts()["sha256"] != run.config["text"]["sha256"]:
+        raise InputError(
+            f"the data of {run.path} has changed since the run began: start a new run."
+        )
+    recipe.check(settings, data, left)
+    if changes:
+        run.config["settings"] = as_json(settings)
+        write_json(run.path / "config.json", run.config)
+    # As many threads as at the beginning: sums in another order would end in other weights.
+    torch.set_num_threads(run.config["environment"]["threads"])
+    train(recipe, settings, data, run, choose_device(settings), progress)
+    return run
+
+
+def train(
+    recipe: Recipe[S, D],
+    settings: S,
+    data: D,
+    run: RunFolder,
+    device: torch.device,
+    progress: Progress,
+) -> None:
+    """Train every phase that is not over yet, then time the models and write the report."""
+    with (
+        report_if_stopped(run),
+        run.locked(),
+        StopRequest() as stop,
+        contextlib.closing(run.metrics()) as metrics,
+        contextlib.closing(
+            Monitor(
+                run,
+                progress,
+                report=lambda: write_report([run.path]),
+                tensorboard=settings.tensorboard,
+            )
+        ) as monitor,
+    ):
+        run.clear_leftovers()
+        batches: dict[bool, TrainingBatches] = {}  # gated and control share theirs
+        for name in settings.phases:
+            if run.summary(KIND_OF[name]) is not None:
+                continue
+            if device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats(device)
+            is_dense = name == "dense"
+            if is_dense not in batches:
+                batches[is_dense] = recipe.batches(settings, data, name, device, run, progress)
+            # Both before the model is built, which sets the seed: the same masks in every process.
+            given = model_to_start_from(recipe, settings, data, run) if name == "gated" else None
+            own = sized(recipe, settings, name, run)
+            plan = known_plan(recipe, own, data, run) if name == "gated" else None
+            phase = Phase(recipe, own, name, data, device, plan=plan, given=given)
+            phase.batches = batches[is_dense]
+            trainer = Trainer(phase, run, metrics, monitor, progress)
+            trainer.resume()
+            trainer.train(stop)
+            finish_phase(phase, run, trainer.seconds)
+            if name != "gated":  # its last checkpoint is what `thinrnn compact` reads
+                run.checkpoints.drop(name)
+        remove_folder(run.path / SCRATCH)
+        time_models(recipe, settings, run, progress)
+        monitor.write_report()
+
+
+class Trainer(Generic[S, D]):
+    """Trains one phase, from its last checkpoint if there is one, to its end."""
+
+    def __init__(
+        self,
+        phase: Phase[S, D],
+        run: RunFolder,
+        metrics: MetricsFile,
+        monitor: Monitor,
+        progress: Progress,
+    ) -> None:
+        self.phase, self.run, self.metrics = phase, run, metrics
+        self.monitor, self.progress = monitor, progress
+        self.seconds_before = 0.0
+        self.began = self.saved = time.monotonic()
+        self.is_saved = False  # nothing has happened since the last checkpoint
+
+    def train(self, stop: StopRequest) -> None:
+        """Train until the phase is over."""
+        p, every = self.phase, self.phase.settings.log_every
+        self.progress.start(p.name, p.steps, p.step)
+        if p.step == 0:
+            self.save()
+        while not p.is_over:
+            p.model.train()
+            while not p.epoch_is_over:
+                p.take_step()  # learning rate, gates, forward, backward, clip, optimizer
+                self.is_saved = False
+                if p.step % every == 0:
+                    self.log()
+                if self.is_due():
+                    self.save()
+                if stop.requested:
+                    self.save()
+                    raise InterruptedRunError(
+                        f"stopped at step {p.step} of {p.steps} of {p.name}, checkpoint written; "
+                        f"go on with '{command('train', '--resume', self.run.path)}'"
+                    )
+            self.end_epoch()
+        if not self.is_saved:
+            self.save()
+
+    def end_epoch(self) -> None:
+        """Validate, keep the weights if they are the best, remove closed neurons, log."""
+        p = self.phase
+        train_loss, penalty = p.means.of_epoch()
+        if not p.is_finite():
+            self.diverged()
+        p.pruning.close_()
+        with p.optimizer.averaged():
+            metrics = p.recipe.evaluate(p.settings, p.model, p.data)
+            if p.recipe.judge(p, metrics):
+                p.keep()
+        gates, params = gate_state(p.model), params_kept(p.model)
+        if p.pruning.is_on and p.settings.shrink:
+            p.shrink()
+        self.write(
+            {
+                "event": "epoch",
+                "epoch": p.epoch + 1,
+                "train_loss": train_loss,
+                "penalty": penalty,
+                **{metric.name: metric.value for metric in metrics},
+                **gates,
+                "params": params,
+                "target": p.pruning.params,
+            }
+        )
+        shown = [f"{metric.name.replace('_', ' ')} {metric.value:.2f}" for metric in metrics]
+        shown += [f"kept {'-'.join(map(str, gates['kept'].values()))}"] if gates["kept"] else []
+        self.progress.line(
+            f"{p.name:<8} epoch {p.epoch + 1:>3}/{p.epochs}  train loss {train_loss:.3f}  "
+            + "  ".join(shown)
+        )
+        p.begin_epoch()
+        if p.stopped:
+            self.progress.line(f"{p.name}: stopped early after {p.bad_epochs} epochs, none better")
+        self.is_saved = False
+
+    def log(self) -> None:
+        """Write down mean loss and penalty since the last log; waits for the device."""
+        p = self.phase
+        loss, penalty = p.means.since_log()
+        if not math.isfinite(loss + penalty):
+            self.diverged()
+        epoch = round(p.epochs_done, 4)
+        losses = {"epoch": epoch, "loss": loss, "penalty": penalty, "lr": p.lr}
+        self.write({"event": "step", **losses})
+        shown = {"epoch": f"{epoch:.1f}", "loss": f"{loss:.3f}"}
+        if p.pruning.is_on:
+            kept = (int(gate.keep.sum()) for gate in thinrnn.gates(p.model).values())
+            shown["kept"] = "-".join(map(str, kept))
+        self.progress.step(p.step, **shown)
+
+    def write(self, event: dict[str, Any]) -> None:
+        """Write an event to metrics.jsonl, the report and TensorBoard."""
+        p = self.phase
+        event |= {"phase": p.name, "step": p.step, "seconds": round(self.seconds, 3)}
+        self.metrics.write(event)
+        self.monitor(event)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds spent on this phase, in earlier processes too."""
+        return self.seconds_before + time.monotonic() - self.began
+
+    def is_due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+        s = self.phase.settings
+        by_steps = s.checkpoint_steps and self.phase.step % s.checkpoint_steps == 0
+        return bool(by_steps) or time.monotonic() - self.saved >= s.checkpoint_seconds
+
+    def save(self) -> None:
+        """Write a checkpoint, unless the training has diverged."""
+        p = self.phase
+        if not p.is_finite():
+            self.diverged()
+        position, seconds = self.metrics.position(), self.seconds
+        state = {"training": p.snapshot(), "metrics": position, "seconds": seconds}
+        self.run.checkpoints.save(p.name, state)
+        self.saved = time.monotonic()
+        self.is_saved = True
+
+    def resume(self) -> None:
+        """Go back to the last whole checkpoint, if there is one, and say so."""
+        p = self.phase
+        saved, notes = self.run.checkpoints.latest(p.name)
+        for note in notes:
+            self.progress.line(note)
+        if saved is None:
+            self.metrics.cut_from("phase", p.name)
+            return
+        p.restore_(saved["training"])
+        self.metrics.cut(saved["metrics"])
+        self.seconds_before = saved["seconds"]
+        self.is_saved = True
+        self.progress.line(f"going on with {p.name} at epoch {p.epochs_done:.2f}, step {p.step}")
+
+    def diverged(self) -> None:
+        """Say which checkpoint is left, and which settings may help."""
+        p, s = self.phase, self.phase.settings
+        there = self.run.checkpoints.of(p.name)
+        kept = f"the last good checkpoint, {there[-1]}, is kept" if there else "no checkpoint yet"
+        clip = s.clip / 2 if s.clip else s.usual_clip
+        tries = [f"lr={s.lr / 2:g}", f"clip={clip:g}"]
+        if p.pruning.is_on:
+            tries.append(f"gate_lr={s.gate_lr / 2:g}")
+        if s.precision != "float32" and p.device.type == "cuda":
+            tries.append("precision=float32")
+        raise DivergedError(
+            f"the loss of {p.name} is no longer a number at step {p.step}; {kept}. "
+            f"Try one of {', '.join(tries)}: "
+            f"'{command('train', '--resume', self.run.path, '--set', tries[0])}'"
+        )
+
+
+def sized(recipe: Recipe[S, D], settings: S, phase: str, run: RunFolder) -> S:
+    """Return the settings of a phase: the control has what the gated model kept.
+
+    A control without one is that of another run, and the settings have its sizes.
+    """
+    small = run.summary("small")
+    if phase != "control" or "gated" not in settings.phases or small is None:
+        return settings
+    return recipe.resized(settings, small["neurons"])
+
+
+def model_to_start_from(
+    recipe: Recipe[S, D], settings: S, data: D, run: RunFolder
+) -> nn.Module | None:
+    """Return the dense model whose weights the gated one starts with, if any."""
+    name = settings.starts_from
+    if not name:
+        return None
+    return recipe.trained(run.path / "dense" if name == "dense" else Path(name), data)
+
+
+def choose_device(settings: TrainingSettings) -> torch.device:
+    """Return where to train, or say that it is not there."""
+    if settings.device == "cuda" and not torch.cuda.is_available():
+        raise InputError("device is 'cuda', but torch finds no GPU here: use --set device=cpu.")
+    if settings.device == "cpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    torch.set_float32_matmul_precision("high")  # TF32, where a GPU has it
+    return torch.device("cuda")
+
+
+@contextlib.contextmanager
+def report_if_stopped(run: RunFolder) -> Iterator[None]:
+    """Let the report say that the run was stopped, if that happens inside `with`."""
+    try:
+        yield
+    except InterruptedRunError:
+        with contextlib.suppress(Exception):  # the checkpoint is what matters
+            write_report([run.path])
+        raise

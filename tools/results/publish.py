@@ -138,10 +138,12 @@ def curves(run: RunFolder) -> dict[str, dict[str, Any]]:
         for key, form in (
             ("epoch", None),
             ("train_loss", 4),
-            ("valid_perplexity", 3),
+            *((name, 3) for name in run.config.get("metrics") or ["valid_perplexity"]),
             ("params", None),
             ("seconds", 1),
         ):
+            if key not in event:  # measured at the end of the run alone
+                continue
             value = event[key]
             curve.setdefault(key, []).append(value if form is None else round(value, form))
         for group, kept in event["kept"].items():

@@ -31,16 +31,18 @@ def verdicts(config: Mapping[str, Any], summaries: Summaries) -> list[Verdict]:
         three verdicts; for other runs one verdict for each size target.
     """
     if config.get("preset") == "demo":
-        return _finite(summaries) + _demo(summaries)
-    return _finite(summaries) + _size(config.get("settings") or {}, summaries)
+        return _finite(config, summaries) + _demo(summaries)
+    return _finite(config, summaries) + _size(config.get("settings") or {}, summaries)
 
 
-def _finite(summaries: Summaries) -> list[Verdict]:
+def _finite(config: Mapping[str, Any], summaries: Summaries) -> list[Verdict]:
     """Only failures are worth a line."""
+    metrics = config.get("metrics") or ("valid_perplexity",)
     return [
-        Verdict(f"the perplexity of the {kind} model is a number; try a smaller lr", False)
+        Verdict(f"the {name} of the {kind} model is a number; try a smaller lr", False)
         for kind, summary in summaries.items()
-        if not math.isfinite(_number(summary, "valid_perplexity", 0.0))
+        for name in metrics
+        if not math.isfinite(_number(summary, name, 0.0))
     ]
 
 

@@ -158,7 +158,7 @@ def weights_of(model: nn.Module, pruning: Pruning) -> dict[str, Any]:
     return {
         "kept": thinrnn.kept_neurons(model) if is_attached(model) else None,
         "tensors": {name: t.detach().clone() for name, t in model.state_dict().items()},
-        "pruning": pruning.state_dict(),
+        "penalty": pruning.state_dict(),
     }
 
 
@@ -167,5 +167,5 @@ def set_weights_(model: nn.Module, pruning: Pruning, saved: dict[str, Any]) -> N
     if saved["kept"] is not None:
         thinrnn.cut_(model, saved["kept"])
     model.load_state_dict(saved["tensors"])
-    if saved["pruning"] is not None:
-        pruning.load_state_dict(saved["pruning"])
+    if saved["penalty"] is not None:
+        pruning.load_state_dict(saved["penalty"])

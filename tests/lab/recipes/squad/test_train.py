@@ -165,7 +165,7 @@ def test_data_that_changes_under_a_run_is_noticed(finished, make_data, some_stor
     ("changes", "message"),
     [
         ({"six": (1, 2)}, "six has 2 sizes"),
-        ({"l0": 1.0}, "exactly one of target_params, l0 and lasso"),
+        ({"l0": 1.0}, "exactly one of target, l0 and lasso"),
         ({"phases": ("control",)}, "a control needs a gated run"),
         ({"select": "all"}, "select=six or recurrent, not all: leave the phase control out"),
         ({"hidden": (1, 2, 3)}, "hidden has 3 sizes"),

@@ -54,6 +54,7 @@ def finish_phase(phase: Phase[S, D], run: RunFolder, seconds: float) -> None:
     sizes = recipe.sizes(model)
     metrics = recipe.evaluate(settings, model.to(device), data, final=True)
     summary = {
+        **dict.fromkeys(recipe.metrics),  # None: there is no data for it
         **{metric.name: metric.value for metric in metrics},
         **sizes,
         "neurons": neurons,

@@ -20,7 +20,9 @@ KILLS = 30
 
 # Children are forked from one process that has imported torch, so that each starts at once.
 processes = multiprocessing.get_context("forkserver")
-processes.set_forkserver_preload([type(RECIPE).__module__, train.__name__, "thinrnn.lab.cli.app", "thinrnn.lab.report"])
+processes.set_forkserver_preload(
+    [type(RECIPE).__module__, train.__name__, "thinrnn.lab.cli.app", "thinrnn.lab.report"]
+)
 
 
 def start_or_resume(settings, folder, log=os.devnull):

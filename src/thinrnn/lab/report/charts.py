@@ -22,6 +22,7 @@ WIDTH, HEIGHT = 440.0, 270.0  # in CSS pixels, and in matplotlib's points
 PLOT = (0.12, 0.16, 0.86, 0.8)  # left, bottom, width, height: the same in all, so that axes line up
 FONT_SIZE = 12.0
 MOST_POINTS = 400
+STEPS = (1, 2, 5, 10)  # between two ticks, times a power of ten
 
 # Colours of the light theme by the name of their variable in style.css, which has the dark ones.
 COLOURS = {
@@ -105,7 +106,7 @@ def line_chart(
         )
         if line.marked is not None:
             axes.plot(*line.marked, "o", color=COLOURS[line.colour], markersize=6)
-    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=STEPS))
     _scale_y(axes, zero=zero, log=log)
     return to_svg(figure, key, label)
 
@@ -132,7 +133,7 @@ def scatter_chart(
             markerfacecolor="none" if point.kind == "dense" else COLOURS[point.colour],
         )
     axes.margins(0.1)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_locator(MaxNLocator(5, steps=STEPS))
     _scale_y(axes, zero=False, log=False)
     return to_svg(figure, key, label)
 
@@ -205,7 +206,7 @@ def _scale_y(axes: Axes, *, zero: bool, log: bool) -> None:
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_minor_locator(NullLocator())
     else:
-        axes.yaxis.set_major_locator(MaxNLocator(5))
+        axes.yaxis.set_major_locator(MaxNLocator(5, steps=STEPS))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: numbers.tick(value)))
     if zero:
         axes.set_ylim(bottom=0)

@@ -156,20 +156,6 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
         lines = []
         for phase in ("dense", "gated", "control") if finished else ("dense", "gated"):
             for epoch in range(1, epochs + 1):
-                if phase == "gated":
-                    lines += [
-                        {
-                            "event": "step",
-                            "phase": phase,
-                            "step": 10 * (epoch - 1) + i,
-                            "epoch": epoch - 1 + i / 10,
-                            "loss": 4.4,
-                            "lr": 0.002,
-                            "seconds": 1.0,
-                            "penalty": 0.8 * math.exp(-3 * (epoch - 1 + i / 10) / epochs),
-                        }
-                        for i in range(10)
-                    ]
                 lines.append(epoch_line(phase, epoch, epochs, groups))
         (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         kinds = ("dense", "small", "control") if finished else ("dense",)

@@ -35,19 +35,7 @@ def test_a_torn_last_line_is_left_out(make_run: MakeRun) -> None:
     folder = make_run(epochs=3)
     with (folder / "metrics.jsonl").open("a") as file:
         file.write('{"event": "epoch", "phase": "control", "epo')
-    run = read_run(folder)
-    assert len(run.phase("control")) == 3
-    assert run.damaged_lines == ()
-
-
-def test_a_torn_line_before_a_resume_is_left_out_and_named(make_run: MakeRun) -> None:
-    folder = make_run(epochs=3)
-    lines = (folder / "metrics.jsonl").read_text().splitlines()
-    lines[1] = lines[1][:40]
-    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
-    run = read_run(folder)
-    assert run.damaged_lines == (2,)
-    assert [e.epoch for e in run.phase("dense")] == [1, 3]
+    assert len(read_run(folder).phase("control")) == 3
 
 
 def test_the_later_measurement_of_an_epoch_counts(make_run: MakeRun) -> None:
@@ -62,20 +50,17 @@ def test_the_later_measurement_of_an_epoch_counts(make_run: MakeRun) -> None:
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"missing is not a run folder: there is no such folder"):
-        read_run(tmp_path / "missing")
-    with pytest.raises(RunError, match=r"not a run folder: it has no config\.json"):
-        read_run(tmp_path)
-    file = tmp_path / "file"
-    file.touch()
-    with pytest.raises(RunError, match="not a run folder"):
-        read_run(file)
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "missing", tmp_path, tmp_path / "file"):
+        with pytest.raises(RunError, match="not a run folder"):
+            read_run(path)
 
 
 @pytest.mark.parametrize(
-    "name", ["config.json", "dense.json", "small.json", "control.json", "pattern.json"]
+    "name",
+    ["config.json", "metrics.jsonl", "dense.json", "small.json", "control.json", "pattern.json"],
 )
-@pytest.mark.parametrize("content", [b'{"kind": "de', b"", b"\xff\xfe\x00", b"[1, 2]"])
+@pytest.mark.parametrize("content", [b'{"kind": "de\n', b"\n", b"\xff\xfe\x00\n", b"[1, 2]\n"])
 def test_a_damaged_file_is_named(make_run: MakeRun, name: str, content: bytes) -> None:
     folder = make_run(epochs=2)
     (folder / name).write_bytes(content)
@@ -106,13 +91,6 @@ def test_a_file_with_wrong_contents_is_named(
     folder = make_run(epochs=2)
     (folder / name).write_text(json.dumps(data))
     with pytest.raises(RunError, match=reason):
-        read_run(folder)
-
-
-def test_metrics_without_a_single_good_line_are_refused(make_run: MakeRun) -> None:
-    folder = make_run(epochs=2)
-    (folder / "metrics.jsonl").write_bytes(b"\x00\x01\n\x02\n")
-    with pytest.raises(RunError, match=r"metrics\.jsonl is damaged"):
         read_run(folder)
 
 

@@ -129,18 +129,14 @@ def _kept_chart(run: Run) -> Chart | None:
 
 
 def _penalty_chart(run: Run) -> Chart | None:
-    """Steps show the penalty finer than epochs; old and short runs may have no steps."""
-    steps = sorted((s for s in run.steps if s.phase == "gated"), key=lambda s: s.step)
-    points = [(s["epoch"], s["penalty"]) for s in steps]
-    if sum(math.isfinite(y) for _, y in points) < 2:
-        points = [(float(e.epoch), e["penalty"]) for e in run.phase("gated")]
+    points = [(float(e.epoch), e["penalty"]) for e in run.phase("gated")]
     # A target closes gates by itself and adds nothing to the loss.
     if not any(math.isfinite(y) and y for _, y in points):
         return None
     log = spans_decades(y for _, y in points)
     lines = [_line("penalty", points, "small")]
     notes = ["What the open gates add to the loss."]
-    return _chart("penalty", "Penalty", lines, notes, write=numbers.plain, log=log)
+    return _chart("penalty", "Penalty", lines, notes, write=numbers.short, log=log)
 
 
 def _line(
@@ -183,11 +179,7 @@ def _chart(
     by_x = [dict(zip(line.x, line.y, strict=True)) for line in lines]
     xs = sorted({x for known in by_x for x in known})
     rows = [
-        [
-            numbers.plain(x) if x % 1 else numbers.count(x),
-            *(write(known[x]) if x in known else "" for known in by_x),
-        ]
-        for x in xs
+        [numbers.count(x), *(write(known[x]) if x in known else "" for known in by_x)] for x in xs
     ]
     return Chart(
         key,

@@ -35,7 +35,11 @@ def count(value: float) -> str:
 
 @_finite
 def short(value: float) -> str:
-    """A count in three digits: 1.23 M."""
+    """Three digits: 1.23 M, 0.0404; a whole number below a thousand as it is."""
+    if 0 < abs(value) < 1e-3:
+        return power(value)
+    if value % 1 and abs(value) < 999.5:
+        return _three_digits(value)
     return _scaled(value, ("", "\u00a0k", "\u00a0M", "\u00a0G", "\u00a0T"))
 
 
@@ -43,17 +47,6 @@ def short(value: float) -> str:
 def size(value: float) -> str:
     """A number of bytes in three digits: 7.68 MB."""
     return _scaled(value, ("\u00a0B", "\u00a0kB", "\u00a0MB", "\u00a0GB", "\u00a0TB"))
-
-
-@_finite
-def plain(value: float) -> str:
-    """Four significant digits; powers of ten where the number is very small or very large."""
-    if value == 0:
-        return "0"
-    if not 1e-3 <= abs(value) < 1e6:
-        return power(value)
-    digits = max(0, 3 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{min(digits, 4)}f}"
 
 
 @_finite

@@ -18,7 +18,9 @@ from typing import Any
 import numpy as np
 
 from thinrnn.errors import RunError
+from thinrnn.lab.run import RunFolder
 from thinrnn.lab.run.folder import KIND_OF, is_running
+from thinrnn.lab.run.metrics import read_metrics
 
 KINDS = ("dense", "small", "control")
 PHASES = ("dense", "gated", "control")
@@ -71,14 +73,6 @@ class Epoch(Measured):
 
 
 @dataclass(frozen=True)
-class Step(Measured):
-    """What was measured at one training step."""
-
-    phase: str
-    step: int
-
-
-@dataclass(frozen=True)
 class Summary(Measured):
     """Quality, size and speed of one finished model."""
 
@@ -109,10 +103,8 @@ class Run:
     name: str
     config: Mapping[str, Any]
     epochs: tuple[Epoch, ...]
-    steps: tuple[Step, ...]
     summaries: Mapping[str, Summary]
     matrices: tuple[Matrix, ...]
-    damaged_lines: tuple[int, ...]
     is_running: bool
 
     @property
@@ -170,18 +162,7 @@ def read_run(folder: Path) -> Run:
     Raises:
         RunError: The folder is no run folder, or one of its files is damaged.
     """
-    if not folder.is_dir():
-        raise RunError(
-            f"{folder} is not a run folder: there is no such folder; "
-            "'thinrnn list' shows the runs that are here"
-        )
-    config = _read_object(folder / "config.json")
-    if config is None:
-        raise RunError(
-            f"{folder} is not a run folder: it has no config.json; "
-            "give a folder written by 'thinrnn train' or 'thinrnn demo'"
-        )
-    epochs, steps, damaged = _read_metrics(folder / "metrics.jsonl")
+    config = RunFolder(folder).config
     summaries = {}
     for kind in KINDS:
         data = _read_object(folder / f"{kind}.json")
@@ -195,25 +176,19 @@ def read_run(folder: Path) -> Run:
         folder=folder,
         name=folder.resolve().name,
         config=config,
-        epochs=epochs,
-        steps=steps,
+        epochs=_read_epochs(folder / "metrics.jsonl"),
         summaries=_with_common_names(summaries),
         matrices=matrices,
-        damaged_lines=damaged,
         is_running=is_running(folder),
     )
 
 
 def _read_object(path: Path) -> dict[str, Any] | None:
     """Returns the JSON object in a file, None if there is no such file."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise RunError(f"cannot read {path}: {error}") from error
     with _naming(path):
-        data = json.loads(text)
+        data = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(data, dict):
             raise ValueError("it should hold a JSON object")
     return data
@@ -224,48 +199,25 @@ def _naming(path: Path) -> Iterator[None]:
     """Names the file when something in it is not what it should be."""
     try:
         yield
-    except RunError:
-        raise
-    except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
         raise RunError(
             f"{path} is damaged: {error}; restore it, or resume the run to write it again"
         ) from error
 
 
-def _read_metrics(path: Path) -> tuple[tuple[Epoch, ...], tuple[Step, ...], tuple[int, ...]]:
-    """Returns epochs, steps and the numbers of the lines that cannot be read.
+def _read_epochs(path: Path) -> tuple[Epoch, ...]:
+    """Returns the epochs in the order in which they were measured.
 
-    A kill can tear a line in two, so a torn last line is normal and not reported. Where a resumed
-    run measured the same epoch or step again, the later line counts.
+    Where a resumed run measured the same epoch again, the later line counts.
     """
-    try:
-        lines = path.read_bytes().split(b"\n")
-    except FileNotFoundError:
-        return (), (), ()
-    except OSError as error:
-        raise RunError(f"cannot read {path}: {error}") from error
     epochs: dict[tuple[str, int], Epoch] = {}
-    steps: dict[tuple[str, int], Step] = {}
-    damaged = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            data = json.loads(line)
-            if data["event"] == "epoch":
-                epoch = _epoch(data)
-                # Out first, so that the newest measurement is the last one.
+    with _naming(path):
+        for event in read_metrics(path):
+            if event["event"] == "epoch":
+                epoch = _epoch(event)
                 epochs.pop((epoch.phase, epoch.epoch), None)
                 epochs[epoch.phase, epoch.epoch] = epoch
-            elif data["event"] == "step":
-                step = Step(_numbers(data), str(data["phase"]), int(data["step"]))
-                steps[step.phase, step.step] = step
-        except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
-            if number < len(lines):
-                damaged.append(number)
-    if damaged and not epochs and not steps:
-        raise RunError(f"{path} is damaged: none of its lines is a metrics record; resume the run")
-    return tuple(epochs.values()), tuple(steps.values()), tuple(damaged)
+    return tuple(epochs.values())
 
 
 def _numbers(data: Mapping[str, Any]) -> dict[str, float]:

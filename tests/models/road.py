@@ -11,7 +11,7 @@ from models.case import Case
 from torch import Tensor, nn
 
 import thinrnn
-from thinrnn._model.isolation import default_dtype, fixed_randomness
+from thinrnn._model.isolation import fixed_randomness
 from thinrnn._model.tree import call_arguments, map_tensors, tensors_in
 
 
@@ -64,8 +64,12 @@ def set_gates(model: nn.Module, generator: torch.Generator) -> None:
 def call(model: nn.Module, example: Any) -> list[Tensor]:
     args, kwargs = call_arguments(map_tensors(example, torch.clone))
     first = next(p.dtype for p in model.parameters() if p.is_floating_point())
-    with default_dtype(torch.float64 if first == torch.float64 else torch.float32):
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64 if first == torch.float64 else torch.float32)
+    try:
         return list(tensors_in(model(*args, **kwargs)))
+    finally:
+        torch.set_default_dtype(before)
 
 
 def loss_of(model: nn.Module, example: Any) -> Tensor:

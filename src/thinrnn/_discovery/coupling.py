@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from thinrnn._discovery.probe import NOBODY, Probe, Quiet, Source
+from thinrnn._discovery.probe import NOTHING, Probe, Source, Zeroed
 from thinrnn._discovery.recording import Port, Seen
 
 FEW = 8  # a feature may read this many neurons of one source
@@ -89,35 +89,35 @@ class _Search:
             self.found.shown[source] = self.shown(source, whole)
             raws = [n for n in whole.touched if self.is_users(n) and n != source[0]]
             mixed = [port for port in self.ports if source in self.found.mixed[port]]
-            if raws and not whole.astray and (mixed or self.found.shown[source]):
+            if raws and not whole.diverged and (mixed or self.found.shown[source]):
                 self._look_past(source, raws, mixed)
 
     def _look_past(self, source: Source, raws: list[str], mixed: list[Port]) -> None:
         everything = {source: torch.ones(self.sizes[source], dtype=torch.bool)}
-        quiet: Quiet = NOBODY
+        zeroed: Zeroed = NOTHING
         seen = self.found.whole[source]
         for name in raws:  # zero is for readers; a factor set to zero would hide the source itself
-            now = self.probe.look(everything, quiet=quiet | {name})
+            now = self.probe.look(everything, zeroed=zeroed | {name})
             moves = self.shown(source, now) or any(now.features(port).any() for port in mixed)
-            if moves and not now.astray:
-                quiet, seen = quiet | {name}, now
-        if quiet:
+            if moves and not now.diverged:
+                zeroed, seen = zeroed | {name}, now
+        if zeroed:
             for port in mixed:
                 self._start(source, port, seen)
-            self._narrow_all([source], mixed, quiet)
+            self._narrow_all([source], mixed, zeroed)
         shown = self.shown(source, seen)
-        readers = [n for n in raws if n not in quiet and not self._goes_with(n, source)]
+        readers = [n for n in raws if n not in zeroed and not self._goes_with(n, source)]
         if not shown and not any(source in self.found.mixed[port] for port in mixed):
-            readers += [name for name in quiet if self._is_needed(name, quiet, source, mixed)]
+            readers += [name for name in zeroed if self._is_needed(name, zeroed, source, mixed)]
             self.found.explained |= {source} if readers else set()
         elif shown and self._is_returned_apart(source, shown):
             readers = []
         self.found.raws[source] = readers
 
-    def _is_needed(self, raw: str, quiet: Quiet, source: Source, ports: list[Port]) -> bool:
+    def _is_needed(self, raw: str, zeroed: Zeroed, source: Source, ports: list[Port]) -> bool:
         """Whether a source looks mixed or returned again when a raw tensor is not set to zero."""
         half = torch.arange(self.sizes[source]) % 2 == 0
-        seen = self.probe.look({source: half}, quiet=quiet - {raw})
+        seen = self.probe.look({source: half}, zeroed=zeroed - {raw})
         nothing = torch.zeros(1, self.sizes[source], dtype=torch.bool)
         others = (
             seen.features(port) & ~(self.found.reads[port].get(source, nothing) & half).any(1)
@@ -148,7 +148,7 @@ class _Search:
         self.sizes[source] = size
         everything = torch.ones(size, dtype=torch.bool)
         seen = self.found.whole[source] = self.probe.look({source: everything})
-        if not seen.astray:
+        if not seen.diverged:
             for port in self.ports:
                 self._start(source, port, seen)
         return seen
@@ -163,7 +163,7 @@ class _Search:
             self.found.reads[port][source] = moved[:, None] & everything
 
     def _note_fed(self, seen: Seen) -> None:
-        for port in () if seen.astray else self.ports:
+        for port in () if seen.diverged else self.ports:
             for fed, moved in zip(self.found.fed[port], seen.moved[port], strict=True):
                 fed |= moved
 
@@ -173,9 +173,11 @@ class _Search:
         shapes = {name: self.probe.tensors[name].shape for name in met if self.is_users(name)}
         return [name for name, shape in shapes.items() if max(shape, default=1) > 1]
 
-    def _narrow_all(self, sources: list[Source], ports: list[Port], quiet: Quiet = NOBODY) -> None:
+    def _narrow_all(
+        self, sources: list[Source], ports: list[Port], zeroed: Zeroed = NOTHING
+    ) -> None:
         """Strike out candidates until each feature has few, or is found to be mixed."""
-        self.scope, self.quiet = ports, quiet
+        self.scope, self.zeroed = ports, zeroed
         for source in sources:
             if self._meets_others(source):
                 self._give_up_hopeless(source)
@@ -206,7 +208,7 @@ class _Search:
 
         Return where there was such a feature among those with several candidates.
         """
-        seen = self.probe.look(masks, quiet=self.quiet)
+        seen = self.probe.look(masks, zeroed=self.zeroed)
         stayed = set()
         for port in self.scope:
             still = ~seen.features(port)

@@ -29,7 +29,7 @@ def moved_by_arguments(probe: Probe) -> Moved:
         if leaf.is_floating_point() and leaf.dim() > 0:
             everything = torch.ones(leaf.shape, dtype=torch.bool)
             seen = probe.look(argument=(index, everything))
-            if not seen.astray:
+            if not seen.diverged:
                 moved[index] = {port: seen.features(port) for port in probe.ports}
     return moved
 

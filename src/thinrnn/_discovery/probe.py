@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from thinrnn._discovery.raw_tensors import FunctionalLinear, RawTensor, RawTensorMode
-from thinrnn._discovery.recording import Astray, Comparison, Recording, Seen, Witness
+from thinrnn._discovery.recording import OTHER_PATH, Comparison, Diverged, Recorder, Recording, Seen
 from thinrnn._layers.base import Layer
 from thinrnn._layers.registry import layers_of
 from thinrnn._model.isolation import run, where_in_user_code
@@ -28,8 +28,8 @@ from thinrnn.plan import named_tensors
 
 Source = tuple[str, str]  # (layer, space)
 Masks = Mapping[Source, Tensor]  # which channels of which sources to change
-Quiet = frozenset[str]  # raw tensors that are set to zero
-NOBODY: Quiet = frozenset()
+Zeroed = frozenset[str]  # raw tensors that are set to zero
+NOTHING: Zeroed = frozenset()
 
 
 class ProbePoint:
@@ -47,7 +47,7 @@ class ProbePoint:
         turn: int,
     ) -> None:
         self.arguments, self.turn = arguments, turn
-        self.bases: dict[Quiet, Recording] = {}
+        self.bases: dict[Zeroed, Recording] = {}
         generator = torch.Generator().manual_seed(turn)
 
         def change(_: str, values: Tensor) -> Tensor:
@@ -69,7 +69,6 @@ class Probe:
 
     def __init__(self, model: nn.Module, arguments: Arguments, *, training: bool = False) -> None:
         self.model, self.arguments, self.training = model, arguments, training
-        self.forwards = 0
         self.tensors = named_tensors(model)
         self.held = {id(tensor): name for name, tensor in reversed(self.tensors.items())}
         self.known = layers_of(model)
@@ -94,7 +93,7 @@ class Probe:
     @property
     def base(self) -> Recording:
         """The run that others are compared with."""
-        return self._base(self.points[0], NOBODY)
+        return self._base(self.points[0], NOTHING)
 
     def add_raw(self, name: str) -> RawTensor:
         """Make a raw tensor a source whose values can be changed."""
@@ -107,25 +106,25 @@ class Probe:
         masks: Masks | None = None,
         *,
         argument: tuple[int, Tensor] | None = None,
-        quiet: Quiet = NOBODY,
+        zeroed: Zeroed = NOTHING,
     ) -> Seen:
         """Return what moves when the masked channels, or entries of an argument, are changed."""
         seen = Seen.nothing(self.base)
         for point in self.points:
             try:
-                witness = Comparison(self._base(point, quiet), seen)
-                self._run(point, witness, masks or {}, argument, quiet)
-            except Astray as error:
-                seen.went_astray(str(error))
+                recorder = Comparison(self._base(point, zeroed), seen)
+                self._run(point, recorder, masks or {}, argument, zeroed)
+            except Diverged as error:
+                seen.diverge(str(error))
             except Exception as error:
                 where = f"{error} [{where_in_user_code(error)}]"
-                seen.went_astray(f"the model's code fails when its values change: {where}")
+                seen.diverge(f"the model's code fails when its values change: {where}")
         return seen
 
     def returned(self, masks: Masks) -> list[Tensor]:
         """Return what the model returns when the masked channels are changed."""
         recording = Recording()
-        self._run(self.points[0], recording, masks, None, NOBODY)
+        self._run(self.points[0], recording, masks, None, NOTHING)
         return recording.returned
 
     def _follow(self, **options: Any) -> list[tuple[Layer, bool]] | None:
@@ -138,7 +137,6 @@ class Probe:
             past = self.points[0].results.get(layer.name)
             return forward(*args, **kwargs) if past is None else map_tensors(past[-1], torch.clone)
 
-        self.forwards += 1
         try:
             with self._intercepted(call):
                 run(self.model, self.arguments, **options)
@@ -185,7 +183,7 @@ class Probe:
     def _add_point(self, point: ProbePoint) -> bool:
         """Add values to look at, if the model's code takes the same path with them."""
         try:
-            path = self._base(point, NOBODY).path()
+            path = self._base(point, NOTHING).path()
         except Exception:
             if not self.points:
                 raise
@@ -203,22 +201,22 @@ class Probe:
         )
         return min(rows, default=0)
 
-    def _base(self, point: ProbePoint, quiet: Quiet) -> Recording:
-        if quiet not in point.bases:
+    def _base(self, point: ProbePoint, zeroed: Zeroed) -> Recording:
+        if zeroed not in point.bases:
             base = Recording()
-            self._run(point, base, {}, None, quiet)
-            point.bases = {NOBODY: point.bases.get(NOBODY, base), quiet: base}
-        return point.bases[quiet]
+            self._run(point, base, {}, None, zeroed)
+            point.bases = {NOTHING: point.bases.get(NOTHING, base), zeroed: base}
+        return point.bases[zeroed]
 
     def _run(
         self,
         point: ProbePoint,
-        witness: Witness,
+        recorder: Recorder,
         masks: Masks,
         argument: tuple[int, Tensor] | None,
-        quiet: Quiet,
+        zeroed: Zeroed,
     ) -> None:
-        """Run the code between the layers and tell the witness."""
+        """Run the code between the layers and let the recorder note what happens."""
         calls = dict.fromkeys(point.results, 0)
         edits: dict[str, dict[str, Tensor]] = {}
         for (name, space), mask in masks.items():
@@ -227,11 +225,11 @@ class Probe:
         def replay(layer: Layer, args: Any, kwargs: Any) -> Any:
             past = point.results.get(layer.name)
             if past is None or calls[layer.name] > 4 * len(past) + 64:  # it may never end
-                raise Astray("the model's code takes another path when its values change")
+                raise Diverged(OTHER_PATH)
             for intake in layer.intakes(args, kwargs):
-                witness.intake((layer.name, intake.argument, intake.space), intake.values)
+                recorder.intake((layer.name, intake.argument, intake.space), intake.values)
             for index in layer.choices(args, kwargs):
-                witness.choose(layer.name, index)
+                recorder.choose(layer.name, index)
             result = past[min(calls[layer.name], len(past) - 1)]
             calls[layer.name] += 1
             if own := edits.get(layer.name):
@@ -241,18 +239,17 @@ class Probe:
             return map_tensors(result, torch.clone)  # in-place code must not reach the recording
 
         def call(layer: Layer, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-            with torch._C.DisableTorchFunction():  # what is ours needs no watching
+            with torch._C.DisableTorchFunction():  # our own operations are not noted
                 return replay(layer, args, kwargs)
 
         given = point.arguments
         if argument is not None:
             given = with_changed(given, argument, point.turn)
-        with self._raws(edits, quiet, point.turn):
-            mode = RawTensorMode(self.held, replay, witness.touch)
-            witness.finish(self._call(mode, call, given))
+        with self._raws(edits, zeroed, point.turn):
+            mode = RawTensorMode(self.held, replay, recorder.touch)
+            recorder.finish(self._call(mode, call, given))
 
     def _call(self, mode: RawTensorMode, call: Callable[..., Any], arguments: Arguments) -> Any:
-        self.forwards += 1
         with self._intercepted(call), mode:
             return run(self.model, arguments, training=self.training)
 
@@ -262,12 +259,12 @@ class Probe:
 
     @contextmanager
     def _raws(
-        self, edits: Mapping[str, Mapping[str, Tensor]], quiet: Quiet, turn: int
+        self, edits: Mapping[str, Mapping[str, Tensor]], zeroed: Zeroed, turn: int
     ) -> Iterator[None]:
         """Change raw tensors for the length of a run."""
         before = {}
         try:
-            for name in quiet:
+            for name in zeroed:
                 tensor = before[name] = self.tensors[name].data
                 self.tensors[name].data = torch.zeros_like(tensor)
             for name, own in edits.items():

@@ -9,13 +9,26 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from thinrnn._layers.base import Layer, Slot
-from thinrnn._layers.feedforward import LinearLayer
 
 
-class FunctionalLinear(LinearLayer):
-    """`F.linear(x, self.embedding.weight)`, or with a weight that is `turned` by `.t()`."""
+class ModulelessLayer(Layer):
+    """A layer whose slots name parameters of the model by their full names."""
 
     is_plain = False
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, None)  # type: ignore[arg-type]
+        self.build()
+
+    def has(self, parameter: str) -> bool:
+        return True
+
+    def full_name(self, what: str) -> str:
+        return what
+
+
+class FunctionalLinear(ModulelessLayer):
+    """`F.linear(x, self.embedding.weight)`, or with a weight that is `turned` by `.t()`."""
 
     def __init__(
         self, weight: Tensor, weight_name: str, bias_name: str | None, turned: bool = False
@@ -23,8 +36,7 @@ class FunctionalLinear(LinearLayer):
         self.weight, self.weight_name, self.bias_name = weight, weight_name, bias_name
         self.turned = turned
         what = f"{weight_name}.t()" if turned else weight_name
-        super().__init__(f"linear({what})", None)  # type: ignore[arg-type]
-        self.build()
+        super().__init__(f"linear({what})")
 
     def build(self) -> None:
         n, m = self.weight.shape
@@ -32,37 +44,22 @@ class FunctionalLinear(LinearLayer):
         self.add("input", m, Slot(self.weight_name, 1 - self.turned, (0,), "read"))
         self.add("output", n, Slot(self.weight_name, int(self.turned), (0,), "produce"), *bias)
 
-    def has(self, parameter: str) -> bool:
-        return True
-
-    def full_name(self, what: str) -> str:
-        return what
-
     def label(self, space: str) -> str:
         turned = f"{self.weight_name.removesuffix('.weight')}.t"
         return turned if self.turned and space == "output" else super().label(space)
 
 
-class RawTensor(Layer):
+class RawTensor(ModulelessLayer):
     """`x * self.scale`, `x + self.positions`: a tensor of which neurons may own positions."""
-
-    is_plain = False
 
     def __init__(self, name: str, tensor: Tensor) -> None:
         self.tensor = tensor
-        super().__init__(name, None)  # type: ignore[arg-type]
-        self.build()
+        super().__init__(name)
 
     def build(self) -> None:
         for dim, size in enumerate(self.tensor.shape):
             if size > 1:
                 self.add(f"dim{dim}", size, Slot(self.name, dim, (0,), "produce"))
-
-    def has(self, parameter: str) -> bool:
-        return True
-
-    def full_name(self, what: str) -> str:
-        return what
 
     def label(self, space: str) -> str:
         return self.name

@@ -1,7 +1,7 @@
 """What happens between the layers in one run: recorded, or compared with a recording."""
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -9,26 +9,15 @@ from torch import Tensor
 from thinrnn._model.tree import numbers_in
 
 Port = tuple[str, str, str]  # (layer, argument, space)
+OTHER_PATH = "the model's code takes another path when its values change"
 
 
-class Witness(Protocol):
-    """Is told what happens in a run."""
-
-    def intake(self, port: Port, values: Tensor) -> None:
-        """A layer takes in values, features last."""
-
-    def choose(self, layer: str, index: Tensor) -> None:
-        """A layer looks up rows."""
-
-    def touch(self, names: frozenset[str], others: list[Tensor]) -> None:
-        """Raw tensors meet other values."""
-
-    def finish(self, result: Any) -> None:
-        """The model returns."""
+class Diverged(Exception):
+    """A run took another path than the recording, so that the two cannot be compared."""
 
 
 class Recording:
-    """A run to compare others with."""
+    """A run to compare others with: what the layers take in, look up and meet, and the result."""
 
     def __init__(self) -> None:
         self.intakes: dict[Port, list[Tensor]] = {}
@@ -37,19 +26,23 @@ class Recording:
         self.returned: list[Tensor] = []
 
     def intake(self, port: Port, values: Tensor) -> None:
+        """Note that a layer takes in values, features last."""
         self.intakes.setdefault(port, []).append(values.detach().clone())
 
     def choose(self, layer: str, index: Tensor) -> None:
+        """Note that a layer looks up rows."""
         self.choices.append(index.clone())
 
     def touch(self, names: frozenset[str], others: list[Tensor]) -> None:
+        """Note that raw tensors meet other values."""
         self.touches.append(_fingerprint(others))
 
     def finish(self, result: Any) -> None:
+        """Note what the model returns."""
         self.returned = [t.detach().clone() for t in numbers_in(result)]
 
     def path(self) -> list[tuple[Port, list[torch.Size]]]:
-        """Return the way that the code took: the calls of the layers and the shapes in them."""
+        """Return the path of the code: the calls of the layers and the shapes in them."""
         return [(port, [v.shape for v in calls]) for port, calls in self.intakes.items()]
 
 
@@ -61,11 +54,11 @@ class Seen:
     returned: set[int] = field(default_factory=set)  # which of the returned tensors
     touched: dict[str, None] = field(default_factory=dict)  # raw tensors that met other values
     chosen: dict[str, None] = field(default_factory=dict)  # layers that looked up other rows
-    astray: str = ""  # why the code did not take the same path
+    diverged: str = ""  # why the code did not take the same path
 
     @classmethod
     def nothing(cls, base: Recording) -> "Seen":
-        """Return what a run shows in which nothing moves."""
+        """Return what a run shows when nothing moves."""
         still = {
             port: [torch.zeros(v.shape[-1], dtype=torch.bool) for v in calls]
             for port, calls in base.intakes.items()
@@ -76,9 +69,9 @@ class Seen:
         """Return which features of a port moved, in any call."""
         return torch.stack(self.moved[port]).any(0)
 
-    def went_astray(self, why: str) -> None:
-        """Take note of a run that cannot be compared: anything may have moved."""
-        self.astray = self.astray or why
+    def diverge(self, why: str) -> None:
+        """Note that a run cannot be compared: anything may have moved."""
+        self.diverged = self.diverged or why
         for calls in self.moved.values():
             for features in calls:
                 features.fill_(True)
@@ -96,13 +89,13 @@ class Comparison:
         before = self.base.intakes.get(port, [])
         number = self.calls.get(port, 0)
         if number >= len(before) or before[number].shape != values.shape:
-            raise Astray("the model's code takes another path when its values change")
+            raise Diverged(OTHER_PATH)
         self.seen.moved[port][number] |= _moved_features(before[number], values)
         self.calls[port] = number + 1
 
     def choose(self, layer: str, index: Tensor) -> None:
         if self.choices >= len(self.base.choices):
-            raise Astray("the model's code takes another path when its values change")
+            raise Diverged(OTHER_PATH)
         if differs(self.base.choices[self.choices], index):
             self.seen.chosen[layer] = None
         self.choices += 1
@@ -116,16 +109,15 @@ class Comparison:
 
     def finish(self, result: Any) -> None:
         if any(self.calls[port] < len(calls) for port, calls in self.base.intakes.items()):
-            raise Astray("the model's code takes another path when its values change")
+            raise Diverged(OTHER_PATH)
         now = [t.detach() for t in numbers_in(result)]
         if len(now) != len(self.base.returned):
-            raise Astray("the model returns another number of tensors when its values change")
+            raise Diverged("the model returns another number of tensors when its values change")
         pairs = zip(now, self.base.returned, strict=True)
         self.seen.returned |= {i for i, (a, b) in enumerate(pairs) if differs(a, b)}
 
 
-class Astray(Exception):
-    """A run that took another path than the recording, so that the two cannot be compared."""
+Recorder = Recording | Comparison  # what is told about a run
 
 
 def differs(a: Tensor, b: Tensor) -> bool:
@@ -152,7 +144,7 @@ def _moved_features(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _fingerprint(tensors: list[Tensor]) -> float:
-    """Return a number that changes with the values; huge ones do not drown the others."""
+    """Return a number that changes with the values; a huge one does not hide the others."""
     total = 0.0
     for tensor in tensors:
         values = tensor.detach().double().nan_to_num()

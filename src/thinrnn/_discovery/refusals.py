@@ -29,8 +29,8 @@ class Reasons:
         """Return why the neurons of a source have to stay, or an empty text."""
         whole, visible = coupling.whole[source], coupling.shown[source]
         mixed_at = [port for port, mixed in coupling.mixed.items() if source in mixed]
-        if whole.astray:
-            return whole.astray
+        if whole.diverged:
+            return whole.diverged
         if whole.chosen:
             return f"it decides which rows '{next(iter(whole.chosen))}' looks up"
         if isinstance(self.probe.layers.get(source[0]), RawTensor) and source in coupling.explained:

@@ -1,1 +1,1 @@
-"""Handling somebody else's model: copying it, running it without a trace, patching its modules."""
+"""Handling a user's model: copy it, run it without side effects, patch its modules."""

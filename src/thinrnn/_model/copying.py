@@ -1,4 +1,4 @@
-"""Copies of somebody's model, and its attributes put back after a call."""
+"""Copies of a user's model, and its attributes restored after a call."""
 
 import copy
 from collections.abc import Iterator

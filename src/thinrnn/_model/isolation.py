@@ -1,4 +1,4 @@
-"""Running somebody's model without leaving a trace: fixed randomness, restored state, float64."""
+"""Running a user's model without side effects: fixed randomness, restored state, float64."""
 
 import os
 import random
@@ -41,7 +41,7 @@ _users_device: ContextVar[torch.device | None] = ContextVar("users_device", defa
 
 @contextmanager
 def ours_on_cpu() -> Iterator[None]:
-    """Make tensors of our own on the CPU, whatever `torch.set_default_device` says."""
+    """Create our own tensors on the CPU, whatever torch's default device is."""
     device = torch.get_default_device()
     if device.type == "cpu":
         yield
@@ -55,17 +55,15 @@ def ours_on_cpu() -> Iterator[None]:
 
 
 def run(model: nn.Module, arguments: Arguments, *, training: bool = False, calls: int = 1) -> Any:
-    """Return the model's last result on the arguments, repeatably and without a trace.
+    """Return the model's last result on the arguments, repeatably and without side effects.
 
-    Dropout is off even where the model asks for it in eval, and in a float64 model casts to less
-    give float64 as well: what is asked here is who reads whom, and whether two models agree.
+    Dropout is off even where the model applies it in eval. In a float64 model, casts to a lower
+    precision and new tensors are float64 as well, so that differences are not rounding.
     """
     double = precision_of(model) == torch.float64
-    dtype = torch.float64 if double else torch.get_default_dtype()
     with ExitStack() as stack:
         for context in (torch.no_grad(), fixed_randomness(), kept_attributes(model)):
             stack.enter_context(context)
-        stack.enter_context(default_dtype(dtype))
         if (device := _users_device.get()) is not None:
             stack.enter_context(device)
         if "torch._dynamo" in sys.modules:  # compiled parts run as they were written
@@ -80,7 +78,7 @@ def run(model: nn.Module, arguments: Arguments, *, training: bool = False, calls
 
 
 class _Plain(TorchFunctionMode):
-    """Takes out dropout and, in float64, casts to a lower precision."""
+    """Takes out dropout; with `double`, keeps everything in float64."""
 
     def __init__(self, double: bool) -> None:
         self.double = double
@@ -99,7 +97,10 @@ class _Plain(TorchFunctionMode):
                 args = tuple(_in_float64(value) for value in args)
             if "dtype" in kwargs:
                 kwargs = {**kwargs, "dtype": _in_float64(kwargs["dtype"])}
-        return func(*args, **kwargs)
+        result = func(*args, **kwargs)
+        if self.double and isinstance(result, Tensor) and result.dtype in LOW:
+            return result.double()  # torch.zeros(...), or integers divided
+        return result
 
 
 def _in_float64(value: Any) -> Any:
@@ -110,7 +111,7 @@ def _in_float64(value: Any) -> Any:
 
 @contextmanager
 def fixed_randomness(seed: int = 0) -> Iterator[None]:
-    """Give every random generator a fixed seed, and its own state back at the end."""
+    """Give every random generator a fixed seed, and restore its state at the end."""
     python, legacy = random.getstate(), np.random.get_state()
     in_use: Callable[[], bool] = torch.cuda.is_initialized
     devices = list(range(torch.cuda.device_count())) if in_use() else []
@@ -128,19 +129,8 @@ def fixed_randomness(seed: int = 0) -> Iterator[None]:
 def _seed_torch(seed: int) -> None:
     if torch.accelerator.is_available():
         torch.manual_seed(seed)
-    else:  # the same for the CPU alone, without a stack trace for each call
+    else:  # the same for the CPU alone, and much faster
         torch.default_generator.manual_seed(seed)
-
-
-@contextmanager
-def default_dtype(dtype: torch.dtype) -> Iterator[None]:
-    """Make `torch.zeros(...)` in a model's code give `dtype`."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(dtype)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def where_in_user_code(error: BaseException) -> str:
@@ -156,7 +146,7 @@ def where_in_user_code(error: BaseException) -> str:
 def fresh_copy(
     model: nn.Module, arguments: Arguments, use: Callable[[nn.Module, Arguments], Result]
 ) -> tuple[nn.Module, Arguments, Result]:
-    """Return an eval-mode copy, the arguments, and what `use` makes of them.
+    """Return an eval-mode copy, the arguments, and the result of `use` on both.
 
     Copy and arguments are in float64, or as they are where the model's code does not allow it.
     """
@@ -180,7 +170,7 @@ def fresh_copy(
     raise ExampleError(
         f"the model does not run on the example ({shapes}): {type(last).__name__}: {last} "
         f"[{where_in_user_code(last)}]. Give a tensor, a tuple of positional arguments or a dict "
-        "of keyword arguments; a model that takes one dict or one tuple is given (that,)."
+        "of keyword arguments; wrap an argument that is itself a dict or tuple: (argument,)."
     ) from last
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-# Numbers of the exporter hang on to everything that it knows; to walk there takes minutes.
+# Symbolic sizes refer to all of the exporter's tables; walking through them takes minutes.
 OPAQUE = (Tensor, nn.Module, ModuleType, torch.SymInt, torch.SymFloat, torch.SymBool)
 
 

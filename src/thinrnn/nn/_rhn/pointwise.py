@@ -3,7 +3,8 @@
 The point-wise functions here are torch's own; `pointwise_triton` has the same two as kernels.
 """
 
-from typing import TYPE_CHECKING, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -12,36 +13,10 @@ if TYPE_CHECKING:
     from thinrnn.nn._rhn.fused import Kept
 
 
-class PointWise(Protocol):
-    """A module with the two point-wise functions; see below."""
-
-    def act(
-        self,
-        product: Tensor,
-        added: Tensor,
-        s: Tensor,
-        mask: Tensor | None,
-        act: Tensor,
-        new_s: Tensor,
-        read: Tensor | None,
-    ) -> None: ...
-
-    def act_backward(
-        self,
-        carried: Tensor,
-        product: Tensor | None,
-        grad: Tensor | None,
-        mask: Tensor | None,
-        act: Tensor,
-        s: Tensor,
-        grad_a: Tensor,
-    ) -> None: ...
-
-
 class PointwiseLoop:
-    """The loops, with products by torch's library."""
+    """The loops, with products by torch's library; `pointwise` has `act` and `act_backward`."""
 
-    def __init__(self, pointwise: PointWise) -> None:
+    def __init__(self, pointwise: ModuleType) -> None:
         self.pointwise = pointwise
 
     def forward(

@@ -3,12 +3,12 @@
 A feature that does *not* move when a set of neurons is changed depends on none of them. Sets are
 the bits of the neurons' numbers, each with its complement: a feature that reads one neuron is left
 with that one candidate after 2 log2(n) runs. Features that read a few (a GLU two, the gates of a
-hand-written LSTM four) are found by the bits of the number modulo n/k. What is left with many is
-*mixed*.
+hand-written LSTM four) are found by the bits of the number modulo n/k. A feature that is left with
+many is *mixed*.
 
-Raw tensors are sources too: in `h * scale` position j of the scale goes with neuron j. And in
+Raw tensors are sources too: in `h * scale`, position j of the scale belongs to neuron j. In
 `softmax(h @ v) @ h` every feature moves with every neuron, through the weights; with the raw reader
-v set to zero, what is left shows the other readers.
+v set to zero, only the other readers are left.
 """
 
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ class Coupling:
     fed: dict[Port, list[Tensor]] = field(default_factory=dict)
     # what moved when all of a source was changed
     whole: dict[Source, Seen] = field(default_factory=dict)
-    # raw tensors that may read a source; `explained` if that is all that holds it back
+    # raw tensors that may read a source; `explained` if nothing else keeps it
     raws: dict[Source, list[str]] = field(default_factory=dict)
     explained: set[Source] = field(default_factory=set)
     # which of the returned tensors show a source
@@ -50,10 +50,10 @@ Shown = Callable[[Source, Seen], set[int]]
 def find_coupling(
     probe: Probe, ports: list[Port], is_users: Callable[[str], bool], shown: Shown
 ) -> Coupling:
-    """Return who reads whom at the given ports.
+    """Return which neurons are read at the given ports.
 
-    `is_users` tells which raw tensors the user's own code holds, `shown` which of the returned
-    tensors count for a source (a state that is carried on does not).
+    `is_users` tells which raw tensors the user's own code uses, `shown` which of the returned
+    tensors count for a source (a state that the caller passes back does not).
     """
     search = _Search(probe, ports, is_users, shown)
     search.look_past_raws()
@@ -83,7 +83,7 @@ class _Search:
         self._narrow_all(moving, ports)
 
     def look_past_raws(self) -> None:
-        """See what is behind raw tensors that read; raw tensors as sources come first."""
+        """Find readers that raw tensors hide; raw tensors as sources come first."""
         for source in sorted(self.found.whole, key=lambda s: s[0] not in self.raw_names):
             whole = self.found.whole[source]
             self.found.shown[source] = self.shown(source, whole)
@@ -96,7 +96,7 @@ class _Search:
         everything = {source: torch.ones(self.sizes[source], dtype=torch.bool)}
         zeroed: Zeroed = NOTHING
         seen = self.found.whole[source]
-        for name in raws:  # zero is for readers; a factor set to zero would hide the source itself
+        for name in raws:  # only readers: a factor set to zero would hide the source itself
             now = self.probe.look(everything, zeroed=zeroed | {name})
             moves = self.shown(source, now) or any(now.features(port).any() for port in mixed)
             if moves and not now.diverged:
@@ -115,7 +115,7 @@ class _Search:
         self.found.raws[source] = readers
 
     def _is_needed(self, raw: str, zeroed: Zeroed, source: Source, ports: list[Port]) -> bool:
-        """Whether a source looks mixed or returned again when a raw tensor is not set to zero."""
+        """Whether a source looks mixed or returned when this raw tensor is not set to zero."""
         half = torch.arange(self.sizes[source]) % 2 == 0
         seen = self.probe.look({source: half}, zeroed=zeroed - {raw})
         nothing = torch.zeros(1, self.sizes[source], dtype=torch.bool)
@@ -126,7 +126,7 @@ class _Search:
         return bool(self.shown(source, seen)) or any(bool(moved.any()) for moved in others)
 
     def _goes_with(self, raw: str, source: Source) -> bool:
-        """Whether positions of a raw tensor go with neurons of a source, one by one."""
+        """Whether each position of a raw tensor belongs to one neuron of a source."""
         for port, reads in self.found.reads.items():
             for (name, _), positions in reads.items():
                 if name == raw and source in reads and source not in self.found.mixed[port]:
@@ -176,7 +176,7 @@ class _Search:
     def _narrow_all(
         self, sources: list[Source], ports: list[Port], zeroed: Zeroed = NOTHING
     ) -> None:
-        """Strike out candidates until each feature has few, or is found to be mixed."""
+        """Remove candidates until each feature has few, or is found to be mixed."""
         self.scope, self.zeroed = ports, zeroed
         for source in sources:
             if self._meets_others(source):
@@ -196,7 +196,7 @@ class _Search:
                 self._note_mixed(source, port, (number > most) | (number == 0))
 
     def _note_mixed(self, source: Source, port: Port, features: Tensor) -> None:
-        """Take note of features that move with a source, but with no few neurons of it."""
+        """Note features that move with a source, but not with a few neurons of it."""
         features = features & self.found.moving[source, port]
         if features.any():
             self.found.reads[port][source][features] = False
@@ -204,7 +204,7 @@ class _Search:
             self.found.mixed[port][source] = before | features
 
     def _narrow(self, masks: dict[Source, Tensor]) -> set[Port]:
-        """Change the masked neurons and strike them out for each feature that did not move.
+        """Change the masked neurons and remove them as candidates of features that did not move.
 
         Return where there was such a feature among those with several candidates.
         """

@@ -2,8 +2,8 @@
 
     layers ──▶ probe ──▶ coupling ──▶ neurons (what must go together) ──▶ groups ──▶ trial ──▶ Plan
 
-Structure says what a neuron owns inside a layer; probes say what feeds what between layers; tied
-parameters join their owners; a trial cut, compared with the gated model, has the last word.
+Structure tells what a neuron owns inside a layer; probes tell what feeds what between layers; tied
+parameters join their owners; finally a trial cut is compared with the gated model.
 """
 
 from collections import defaultdict
@@ -81,7 +81,7 @@ def find_groups(model: nn.Module, example: Any) -> Plan:
 
 
 def _probe(model: nn.Module, arguments: Arguments) -> Probe:
-    """Return a probe of a model whose parameters have no zeros, which would hide who reads what."""
+    """Return a probe of a model; zeros in its parameters, which would hide readers, get noise."""
     generator = torch.Generator().manual_seed(0)
     for parameter in model.parameters():
         if parameter.is_floating_point() and bool((parameter == 0).any()):
@@ -109,10 +109,10 @@ class _Finder:
         return find_coupling(probe, ports, self.reasons.is_users, shown)
 
     def _look_at_training(self, new: set[str]) -> None:
-        """Look at layers that only training calls: a head for an auxiliary loss, say."""
+        """Look at layers that only training calls, such as a head for an auxiliary loss."""
         try:
             probe = Probe(self.probe.model, self.probe.arguments, training=True)
-        except ExampleError:  # what training computes cannot be repeated; the trial is left
+        except ExampleError:  # training is not repeatable; the trial still checks it
             return
         ports = [port for port in probe.ports if port[0] in new]
 
@@ -123,7 +123,7 @@ class _Finder:
         self.layers |= {n: layer for n, layer in probe.layers.items() if n not in self.layers}
 
     def plan(self) -> Plan:
-        """Return the plan that the probes suggest; the trial comes after."""
+        """Return the plan that the probes suggest, before the trial."""
         self._need_recurrence()
         for name, layer in self.layers.items():
             for space in layer.spaces.values():
@@ -208,7 +208,7 @@ class _Finder:
         return isinstance(self.layers[source[0]], RawTensor)
 
     def _join_inputs(self) -> None:
-        """Join features that read the same entry of an argument, and note who fills the others."""
+        """Join features that read the same entry of an argument; note those that nothing feeds."""
         fed = {port: torch.stack(calls) for c in self.couplings for port, calls in c.fed.items()}
         free = {port: ~calls.any(0) for port, calls in fed.items()}
         picked = {port: torch.zeros_like(features) for port, features in free.items()}
@@ -220,7 +220,7 @@ class _Finder:
         for port, calls in fed.items():
             name, what, space = port
             idle = ~calls
-            if space == "input":  # what is never fed and comes from no argument is made by the code
+            if space == "input":  # never fed, and from no argument: made by the code
                 idle &= calls.any(0) | ~picked[port]
             if idle.any():
                 self.outside[self.layers[name].full_name(what)] = None

@@ -25,29 +25,29 @@ ARGUMENT = "the caller"  # in place of the layer, in elements that are entries o
 
 
 class Neurons:
-    """Joins elements that go together (a union-find) and remembers which have to stay."""
+    """Joins elements that go together (a union-find) and notes which have to stay."""
 
     def __init__(self) -> None:
         self._parent: dict[Element, Element] = {}
         self._stays: dict[Element, str] = {}
 
     def add(self, element: Element) -> None:
-        """Make an element known; elements come back in the order in which they were added."""
+        """Add an element; `sets` returns elements in the order in which they were added."""
         self._parent.setdefault(element, element)
 
     def join(self, a: Element, b: Element) -> None:
-        """Let two elements go together."""
+        """Join two elements: they are kept or removed together."""
         a, b = self._root(a), self._root(b)
         if a != b:
             self._parent[b] = a
 
     def keep(self, elements: Iterable[Element], reason: str) -> None:
-        """Let elements, and all that goes with them, stay; the first reason counts."""
+        """Mark elements, and all that are joined with them, as staying; the first reason counts."""
         for element in elements:
             self._stays.setdefault(element, reason)
 
     def sets(self) -> list[tuple[list[Element], str]]:
-        """Return what goes together, each with the reason why it has to stay, or an empty text."""
+        """Return joined elements, each set with the reason why it has to stay, or an empty text."""
         members: dict[Element, list[Element]] = defaultdict(list)
         for element in self._parent:
             members[self._root(element)].append(element)
@@ -67,7 +67,7 @@ class Neurons:
 def collect(
     neurons: Neurons, layers: Mapping[str, Layer], undeclared: Mapping[Source, list[str]]
 ) -> tuple[list[Group], list[Refusal]]:
-    """Return groups and refusals: neurons with the same producers stand together."""
+    """Return groups and refusals; neurons with the same producers form one group."""
     buckets: dict[tuple[str, str, tuple[Source, ...]], list[list[Element]]] = defaultdict(list)
     for members, reason in neurons.sets():
         owners = dict.fromkeys((layer, space) for layer, space, _ in members)
@@ -92,7 +92,7 @@ def collect(
 
 
 def _makes(layers: Mapping[str, Layer], layer: str, space: str) -> bool:
-    """Whether a space hands out neurons, rather than taking them in."""
+    """Whether a space produces neurons, rather than reading them."""
     return layer != ARGUMENT and space != "input" and not isinstance(layers[layer], RawTensor)
 
 
@@ -119,7 +119,11 @@ def _out_of_reach(
 ) -> str:
     """Return why features that no layer makes cannot be picked where they are read."""
     others = [name for name, *_ in members if name != ARGUMENT and not layers[name].is_plain]
-    return f"'{others[0]}' is called in a way of its own" if others and not makers else ""
+    return (
+        f"'{others[0]}' is not called like the class that it extends"
+        if others and not makers
+        else ""
+    )
 
 
 def _group(layers: Mapping[str, Layer], name: str, sets: list[list[Element]]) -> Group:
@@ -171,7 +175,7 @@ def read_one_way(
     for tensor in dict.fromkeys(id(t) for t in tensors.values()):
         name = next(n for n, t in tensors.items() if id(t) == tensor)
         dims = sorted({d for g in kept for t, d in places(g, "read", tensors) if t == tensor})
-        # Those that need the gate most stay: dimensions that can do without come first.
+        # Dimensions that need no gate come first; the last one keeps its gates.
         dims.sort(key=lambda dim: not _can_do_without((tensor, dim), kept, tensors))
         for dim in dims[:-1]:
             place = (tensor, dim)
@@ -186,7 +190,7 @@ def read_one_way(
 
 
 def places(group: Group, role: str, tensors: Mapping[str, Tensor]) -> set[Place]:
-    """Return where a group produces or reads, whatever the names of the tensors are."""
+    """Return where a group produces or reads, by tensor and dimension."""
     return {(id(tensors[s.parameter]), s.dim) for s in group.slices if s.role == role}
 
 

@@ -65,7 +65,10 @@ class ProbePoint:
 
 
 class Probe:
-    """A model whose layers are replayed; `look` runs it with some channels changed."""
+    """A model whose layers are replayed; `look` runs it with some channels changed.
+
+    `points` are the values at which it runs, `ports` the arguments of layers that are compared.
+    """
 
     def __init__(self, model: nn.Module, arguments: Arguments, *, training: bool = False) -> None:
         self.model, self.arguments, self.training = model, arguments, training
@@ -145,7 +148,7 @@ class Probe:
         return called
 
     def _look_around(self) -> None:
-        """See what training calls, and which states are kept from one call to the next."""
+        """Find out what training calls, and which states are kept from one call to the next."""
         training = self._follow(training=True)
         self.can_train = training is not None
         self.called_in_training = {layer.name for layer, _ in training or ()}
@@ -194,7 +197,7 @@ class Probe:
         return same
 
     def _fewest_rows(self) -> int:
-        """Return how many values the feature has that has the fewest."""
+        """Return the number of values of the feature that has the fewest."""
         rows = (
             sum(v.numel() // max(v.shape[-1], 1) for v in calls)
             for calls in self.base.intakes.values()
@@ -292,7 +295,7 @@ class Probe:
 
 
 def changed(values: Tensor, mask: Tensor, turn: int) -> Tensor:
-    """Return the values, those in `mask` moved far up or down, the other way in the next turn.
+    """Return the values with those in `mask` moved far up or down, the other way in the next turn.
 
     They go beyond the largest in either direction: no activation, clamp or maximum hides it. Half
     of the values of each channel, which is last, go up.
@@ -305,18 +308,18 @@ def changed(values: Tensor, mask: Tensor, turn: int) -> Tensor:
     rows = torch.randperm(values.numel() // max(channels, 1), generator=generator)
     shift = torch.randint(2, (channels,), generator=generator) + turn
     way = (rows.view(*values.shape[:-1], 1) + shift) % 2 * 2 - 1
-    u = torch.rand(values.shape, generator=generator)
+    u = torch.rand(values.shape, generator=generator, dtype=torch.float64)
     size = values.nan_to_num(0, 0, 0).abs().max().clamp(min=1) if values.numel() else 1.0
     return torch.where(mask, values + (way * (2 + u)).to(values) * size, values)
 
 
 def turns(rows: int) -> int:
-    """Return how many points to look at, if a feature has so few values to show a change with."""
+    """Return how many points to look at when a feature has so many values to show a change."""
     return 1 if rows >= 64 else 2 if rows >= 16 else 3 if rows >= 6 else 4
 
 
 def without_zeros(arguments: Arguments) -> Arguments:
-    """Return the arguments with noise in place of zeros: a mask or switch of zeros hides a lot."""
+    """Return the arguments with noise instead of zeros, which hide what they multiply."""
     if not any(_has_zeros(leaf) for leaf in tensors_in(arguments)):
         return arguments
     generator = torch.Generator().manual_seed(0)

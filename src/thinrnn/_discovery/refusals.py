@@ -50,11 +50,11 @@ class Reasons:
         return {i for i in seen.returned if source[0] not in self.states[i]}
 
     def is_users(self, tensor: str) -> bool:
-        """Whether it is the user's own code that holds a raw tensor, or uses a layer's one."""
+        """Whether a raw tensor is used by the user's own code, not by a module of torch."""
         return self._foreign_home(tensor) is None
 
     def _mixers(self, seen: Seen) -> str:
-        """Return the first module of torch's that the neurons meet and that may mix them."""
+        """Name the first module of torch that the neurons meet and that may mix them."""
         for name in seen.touched:
             home = self._foreign_home(name)
             if home is not None and self.probe.tensors[name].numel() > 1:
@@ -108,7 +108,7 @@ class Reasons:
         return replace(refusal, reason=refusal.reason + more, undeclared=tuple(raws))
 
     def _raws(self, group: Group, coupling: Coupling) -> list[str]:
-        """Return raw tensors that the neurons meet and that have a place for each of them."""
+        """Return raw tensors that the neurons meet and that have a position for each of them."""
         makers, own = group.owners("produce"), {s.parameter for s in group.slices}
         whole = coupling.whole.items()
         met = dict.fromkeys(n for (name, _), seen in whole if name in makers for n in seen.touched)

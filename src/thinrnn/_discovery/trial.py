@@ -1,4 +1,4 @@
-"""The last word on a plan: cut random neurons for real and compare."""
+"""The final check of a plan: cut random neurons for real and compare the outputs."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -16,8 +16,8 @@ from thinrnn._surgery.verify import compare, tolerance_for
 from thinrnn.errors import HardCodedSizeError, ThinRNNError
 from thinrnn.plan import Group, Plan, Refusal, Role, Slice
 
-CUTS = 4  # sizes of a single one may fit by chance
-PARTS = (2, 3, 4)  # equal parts of a group that the code may want to stay equal
+CUTS = 4  # the sizes of a single cut may fit by chance
+PARTS = (2, 3, 4)  # equal parts of a group that the code may need to stay equal
 
 
 def prove(
@@ -50,7 +50,7 @@ def prove(
 
 
 class _Trial:
-    """Cuts some neurons of a plan, gives the others soft gates, and looks what happens."""
+    """Cuts some neurons of a plan, gives the others soft gates, and compares the results."""
 
     def __init__(self, model: nn.Module, examples: list[Arguments], can_train: bool) -> None:
         self.model, self.examples, self.can_train = model, examples, can_train
@@ -99,7 +99,7 @@ class _Trial:
     def parted(
         self, plan: Plan, good: list[Group], groups: list[Group]
     ) -> tuple[list[Group], list[tuple[Group, str]]]:
-        """Return the groups that can be cut along with the good ones, and why others cannot."""
+        """Return the groups that can be cut together with the good ones, and why others cannot."""
         reason = self.failure(replace(plan, groups=(*good, *groups)))
         if not reason:
             return [*good, *groups], []
@@ -130,7 +130,7 @@ def _with_equal_parts(groups: list[Group]) -> Iterator[tuple[Group, set[str]]]:
 
 
 def _alike(groups: list[Group]) -> Iterator[list[Group]]:
-    """Yield groups of one size that meet in the same parameters: layers of an RNN, say."""
+    """Yield groups of one size that share parameters, such as the layers of an RNN."""
     while groups:
         own, rest = [groups[0]], groups[1:]
         names = {s.parameter for s in own[0].slices}

@@ -1,4 +1,4 @@
-"""What a layer is to thinrnn: rows of neurons that a module takes in and hands out.
+"""How thinrnn sees a layer: rows of neurons that a module reads and returns.
 
 A *space* is a row of neurons with the slots that each neuron owns in the module's parameters. A
 layer class says which spaces a module has, where they appear in its arguments and in its result,
@@ -39,7 +39,7 @@ class Space:
 
 @dataclass(frozen=True)
 class Intake:
-    """What a call hands to one space; `values` has the neurons in its last dimension."""
+    """What a call passes to one space; `values` has the neurons in its last dimension."""
 
     argument: str
     space: str
@@ -47,7 +47,7 @@ class Intake:
 
 
 class Layer:
-    """How one kind of module takes in and hands out neurons.
+    """How one kind of module reads and returns neurons.
 
     Write a subclass and register it with `register_layer` to let thinrnn prune a module of your
     own. `build` and `resize` are required. The other methods describe a module that is called with
@@ -124,7 +124,7 @@ class Layer:
         return result[1] if self.stacked else result
 
     def intakes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Intake]:
-        """Yield what a call hands to the module's spaces: its input, and a state if given."""
+        """Yield what a call passes to the module's spaces: its input, and a state if given."""
         yield Intake("input", self.entry, argument(args, kwargs, 0, "input").movedim(self.axis, -1))
         hx = argument(args, kwargs, 1, "hx") if self.is_recurrent else None
         for spaces, values in () if hx is None else self.states(hx):

@@ -47,7 +47,7 @@ def register_layer(kind: type[nn.Module]) -> Callable[[LayerClass], LayerClass]:
 
     Use it as a decorator on a subclass of `Layer`, or call it: `register_layer(MyCell)(MyLayer)`.
     It also holds for subclasses of `kind`; the most specific class wins, so a class derived from
-    `nn.Linear` can have a layer of its own.
+    `nn.Linear` can have its own layer.
 
     Args:
         kind: the class of the modules, a subclass of `nn.Module`.

@@ -17,7 +17,7 @@ TABLES = frozenset(k for k, v in nn.Module().__dict__.items() if isinstance(v, d
 
 
 def copy_module(model: nn.Module, memo: dict[int, Any] | None = None) -> nn.Module:
-    """Return a deep copy; `memo` holds replacements by id, as `copy.deepcopy` wants them.
+    """Return a deep copy; `memo` holds replacements by id, as for `copy.deepcopy`.
 
     Tensors with a history (a state kept from the last call) are detached. What cannot be copied (a
     lock, an open file) is shared.

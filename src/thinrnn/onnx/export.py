@@ -26,15 +26,26 @@ LARGEST_FILE = 2_000_000_000  # bytes; a protocol buffer ends there
 
 @dataclass(frozen=True)
 class Export:
-    """An ONNX file: its inputs and outputs with their shapes, and how it differs from the model."""
+    """What `export_onnx` wrote; `print` shows it.
+
+    Attributes:
+        path: The file.
+        difference: The largest difference from PyTorch, relative to the largest output if that is
+            above 1.
+        bytes: The size of the file.
+        inputs: The shape of each input, by name; free axes have names such as "time" and "batch".
+        outputs: The shape of each output, by name.
+        states: The inputs that are states. The next value of "NAME" is the output "NAME.next".
+        checked: The sizes of the free axes at which the file was run beside the model.
+    """
 
     path: Path
     difference: float
     bytes: int
     inputs: dict[str, tuple[int | str, ...]]
     outputs: dict[str, tuple[int | str, ...]]
-    states: tuple[str, ...]  # inputs whose next value is the output of the name + ".next"
-    checked: tuple[dict[str, int], ...]  # the sizes at which it was run beside the model
+    states: tuple[str, ...]
+    checked: tuple[dict[str, int], ...]
 
     def __str__(self) -> str:
         lines = [f"{self.path}: {self.bytes:,} bytes"]
@@ -55,25 +66,38 @@ def export_onnx(
     streaming: bool = False,
     metadata: Mapping[str, Any] | None = None,
 ) -> Export:
-    """Write a model as ONNX, run the file beside it in ONNX Runtime, and return what was found.
+    """Write a model as an ONNX file that needs neither torch nor thinrnn, and check the file.
 
-    Recurrent layers become ONNX's own LSTM, GRU and RNN operators; batch and time stay free. If
-    the outputs differ by more than 1e-4 of the largest one (of 1, if that is smaller), there is an
-    error and no file.
+    Recurrent layers become ONNX's own LSTM, GRU and RNN operators, and an RHN a Scan. Batch and
+    time stay free. ONNX Runtime then runs the file beside the model at several sizes; the file is
+    written only if the outputs agree.
 
-    Arguments:
-        small: a model without gates; it is left as it is, and exported in eval mode and float32.
-        path: the file to write.
-        example: what the model is called with: a tensor, a tuple of arguments, a dictionary of
-            keyword arguments; without a state if the state is to be streamed.
-        streaming: give the file every recurrent layer's state as an input, "rnn.l0.h" say, and as
-            the output "rnn.l0.h.next", so that a sequence can be fed in chunks of any length.
-        metadata: more to store in the file, by name.
+    Args:
+        small: A model without gates, such as `compact` returns. It is left as it is, and exported
+            in eval mode and float32.
+        path: The file to write.
+        example: What the model is called with: a tensor, a tuple of arguments, or a dictionary of
+            keyword arguments. Leave the state out if the file is for streaming.
+        streaming: Give the file the state of every recurrent layer as an input, such as
+            "rnn.l0.h", and its next value as an output, "rnn.l0.h.next". A sequence can then be
+            fed in chunks of any length.
+        metadata: More entries for the file's metadata, by name.
 
-    >>> from tempfile import mkdtemp
-    >>> export = export_onnx(nn.GRU(4, 3), mkdtemp() + "/gru.onnx", torch.randn(5, 2, 4))
-    >>> export.inputs, export.outputs["output.0"]
-    ({'input': ('time', 'batch', 4)}, ('time', 'batch', 3))
+    Returns:
+        What was written: inputs, outputs, states, bytes, and the largest difference from PyTorch.
+
+    Raises:
+        ExportError: torch cannot trace the model, or the outputs differ by more than 1e-4,
+            relative to the largest output if that is above 1. No file is written.
+        ExampleError: The model does not run on the example.
+        GateError: The model still has gates.
+        MissingExtraError: The extra "onnx" is not installed, or torch is older than 2.8.
+
+    Examples:
+        >>> from tempfile import mkdtemp
+        >>> export = export_onnx(nn.GRU(4, 3), mkdtemp() + "/gru.onnx", torch.randn(5, 2, 4))
+        >>> export.inputs, export.outputs["output.0"]
+        ({'input': ('time', 'batch', 4)}, ('time', 'batch', 3))
     """
     require_onnx()
     if is_attached(small):

@@ -14,7 +14,16 @@ Measure = Callable[[Path], float]
 
 @dataclass(frozen=True)
 class Quantized:
-    """A quantized file: its weights one by one, bytes and quality before and after."""
+    """What `quantize_onnx` wrote; `print` shows it as a table.
+
+    Attributes:
+        path: The file.
+        weights: Every weight, with its operator, its shape and how it is stored now.
+        bytes_before: The size of the float32 file.
+        bytes: The size of the 8-bit file.
+        quality_before: What `measure` returned for the float32 file, if one was given.
+        quality: What `measure` returned for the 8-bit file.
+    """
 
     path: Path
     weights: tuple[QuantizedWeight, ...]
@@ -25,7 +34,7 @@ class Quantized:
 
     @property
     def loss(self) -> float | None:
-        """By which fraction the quality got worse."""
+        """How much worse the quality got, as a fraction; None without a measure."""
         if self.quality is None or self.quality_before is None:
             return None
         return self.quality / self.quality_before - 1
@@ -57,21 +66,40 @@ def quantize_onnx(
     measure: Measure | None = None,
     max_loss: float | None = None,
 ) -> Quantized:
-    """Write an ONNX file with weights in 8 bits, and return what was done to each of them.
+    """Write an ONNX file with 8-bit weights, and report what became of each weight.
 
-    LSTM operators, matrix products and embeddings get 8-bit weights; the first two compute in 8
-    bits, with inputs quantized as they come. ONNX Runtime has no such kernels for GRU and RNN:
-    their weights are stored in 8 bits and brought back to float32 when the file is loaded.
+    LSTM operators and matrix products compute in 8 bits; their inputs are quantized during the
+    call. Embeddings are looked up in 8 bits. ONNX Runtime has no 8-bit kernel for GRU and RNN:
+    their weights are stored in 8 bits and converted to float32 when the file is loaded.
 
-    Arguments:
-        path: a file written by `export_onnx`.
-        out: the file to write; the two may be the same.
-        per_row: give every row of a matrix a scale of its own, which is more exact and a little
-            slower; otherwise a matrix has one scale.
-        measure: returns how well a file does on your data, lower being better; it is called with
-            the file before and after.
-        max_loss: by which fraction the measure may get worse, 0.005 for half a percent; above it
-            there is an error and no file.
+    Args:
+        path: A file from `export_onnx` or `top_k_onnx`.
+        out: The file to write. It may be the same as `path`.
+        per_row: Give every row of a matrix its own scale, which is more exact and a little slower.
+            Otherwise a matrix has one scale.
+        measure: A function that takes the path of a file and returns its quality on your data,
+            lower is better. It is called for the file before and after.
+        max_loss: How much worse the measure may get, as a fraction: 0.005 is half a percent.
+
+    Returns:
+        What was written: every weight, the bytes, and the quality before and after.
+
+    Raises:
+        ExportError: The measure gets worse by more than `max_loss`, or `max_loss` is given without
+            a `measure`. No file is written.
+        FolderError: The file cannot be read, is no ONNX file, or is quantized already.
+        MissingExtraError: The extra "onnx" is not installed.
+
+    Examples:
+        >>> import torch
+        >>> from tempfile import mkdtemp
+        >>> from thinrnn import export_onnx
+        >>> folder = mkdtemp()
+        >>> model = torch.nn.LSTM(24, 20)
+        >>> exported = export_onnx(model, folder + "/lstm.onnx", torch.randn(5, 2, 24))
+        >>> quantized = quantize_onnx(exported.path, folder + "/lstm.int8.onnx")
+        >>> [(weight.name, weight.now) for weight in quantized.weights]
+        [('l0.W', 'int8'), ('l0.R', 'int8'), ('l0.B', 'float32')]
     """
     require_onnx()
     if max_loss is not None and measure is None:

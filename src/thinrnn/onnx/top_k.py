@@ -1,4 +1,4 @@
-"""top_k_onnx: an ONNX file that gives the best words of the last step instead of all logits."""
+"""top_k_onnx: an ONNX file that returns the best words of the last step instead of all logits."""
 
 from pathlib import Path
 
@@ -8,17 +8,41 @@ from thinrnn.onnx.runtime import OnnxFile, require_onnx
 
 
 def top_k_onnx(path: str | Path, out: str | Path, *, k: int = 10) -> Path:
-    """Write an ONNX file that gives the `k` best words of the last step, and return its path.
+    """Write an ONNX file that returns the `k` largest logits of the last step instead of all.
 
-    Outputs "best" (1, B, k) are the numbers of the words and "best.logits" their logits, largest
-    first; states stay as they are. The output layer is computed for one step of each call and
-    nothing of the size of the vocabulary leaves the runtime.
+    This suits keyboards and other programs that show a few next words. The output layer runs once
+    per call instead of once per step, and nothing of the size of the vocabulary leaves the runtime.
+    The outputs are "best" (1, B, k), the numbers of the words, and "best.logits", largest first.
+    States stay as they are.
 
-    Arguments:
-        path: a file of `export_onnx`, or of `quantize_onnx`, of a model that ends in a linear
-            layer, or in several side by side, and whose first output is its logits (T, B, V).
-        out: the file to write.
-        k: how many words.
+    Args:
+        path: A file from `export_onnx` or `quantize_onnx`. Its first output has to be logits
+            (time, batch, words) that come from one linear layer, or from several side by side.
+        out: The file to write. It may be the same as `path`.
+        k: How many words.
+
+    Returns:
+        The path of the new file.
+
+    Raises:
+        ExportError: The first output is no such logits, or there are fewer than `k` words.
+        FolderError: The file cannot be read, or is no ONNX file.
+        MissingExtraError: The extra "onnx" is not installed.
+
+    Examples:
+        >>> import torch
+        >>> from tempfile import mkdtemp
+        >>> from thinrnn import export_onnx
+        >>> class Words(torch.nn.Module):
+        ...     def __init__(self):
+        ...         super().__init__()
+        ...         self.rnn, self.head = torch.nn.GRU(4, 3), torch.nn.Linear(3, 50)
+        ...     def forward(self, x):
+        ...         return self.head(self.rnn(x)[0])
+        >>> folder = mkdtemp()
+        >>> exported = export_onnx(Words(), folder + "/words.onnx", torch.randn(5, 2, 4))
+        >>> top_k_onnx(exported.path, folder + "/top.onnx", k=5).name
+        'top.onnx'
     """
     require_onnx()
     out = Path(out)

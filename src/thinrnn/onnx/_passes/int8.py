@@ -8,8 +8,8 @@ GRU, RNN    -> the same, their weights behind Cast and Mul    float32 once it is
 
 A matrix has one scale, or one for each of its rows. One that two operators share is stored once.
 
-This is done here because ONNX Runtime's `quantize_dynamic` leaves GRU, RNN and tied matrices in
-float32 and takes unsigned inputs' kernels for granted; `benchmarks/quantizers.py` compares both.
+Kept by hand because ONNX Runtime's `quantize_dynamic` leaves GRU, RNN and loops in float32 and
+stores a tied matrix twice or wrongly; `benchmarks/quantizers.py` compares the two.
 """
 
 from collections.abc import Callable

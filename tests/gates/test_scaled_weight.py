@@ -1,9 +1,12 @@
 """Scaling a weight by gates: the fast ways against plain multiplication."""
 
+import warnings
+
 import pytest
 import torch
 from torch import Tensor
 
+import thinrnn
 from thinrnn._gates import scaled_weight as scaling
 
 
@@ -72,3 +75,30 @@ def test_memory_is_used_again_but_not_while_a_graph_needs_it(monkeypatch):
     with torch.inference_mode():
         scaling.scale(weight, gates[0], 1, scratch)
     torch.testing.assert_close(scaling.scale(weight, gates[0], 1, scratch), plain(weight, gates[0]))
+
+
+@pytest.mark.parametrize("options", [{"num_layers": 2}, {"bias": False}, {"bidirectional": True}])
+def test_weights_in_one_piece_are_the_weights_in_the_order_of_cudnn(options):
+    lstm = torch.nn.LSTM(5, 7, **options)
+    own, x = lstm._flat_weights, torch.randn(4, 3, 5)
+    pieces = scaling.in_one_piece(own)
+    assert len({piece.untyped_storage().data_ptr() for piece in pieces}) == 1
+    starts = sorted((piece.storage_offset(), piece.dim(), i) for i, piece in enumerate(pieces))
+    dims = [dim for _, dim, _ in starts]
+    assert dims == sorted(dims, reverse=True)  # matrices first
+    matrices = [i for _, dim, i in starts if dim == 2]
+    assert matrices == sorted(matrices)
+    expected = torch.autograd.grad(lstm(x)[0].sin().sum(), own)
+    lstm.__dict__["_flat_weights"] = pieces
+    found = torch.autograd.grad(lstm(x)[0].sin().sum(), own)
+    for a, b, weight, piece in zip(found, expected, own, pieces, strict=True):
+        assert torch.equal(piece, weight)
+        torch.testing.assert_close(a, b)
+
+
+def test_attaching_changes_no_warnings_filter():
+    before = list(warnings.filters)
+    model, x = torch.nn.LSTM(4, 6, num_layers=2), torch.zeros(3, 2, 4)
+    thinrnn.attach_(model, thinrnn.find_groups(model, x))
+    model(x)
+    assert warnings.filters == before

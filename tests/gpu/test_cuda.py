@@ -44,6 +44,14 @@ def test_compact_gives_the_same_outputs_in_float64(kind, options):
     assert thinrnn.verify(model, thinrnn.compact(model), tokens) < 1e-10
 
 
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True}])
+def test_cudnn_finds_the_gated_weights_in_one_piece(kind, options, recwarn):
+    model, tokens = gated(kind, **options)
+    model(tokens).sum().backward()
+    assert not [w for w in recwarn.list if "contiguous chunk" in str(w.message)]
+
+
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
 def test_gradients_under_autocast_are_those_of_float32(kind):
     model, tokens = gated(kind)

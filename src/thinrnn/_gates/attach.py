@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from thinrnn._gates.estimators import Estimator, HardConcrete
 from thinrnn._gates.gate import Gate
 from thinrnn._gates.readers import Reader, find_readers
-from thinrnn._gates.scaled_weight import scale
+from thinrnn._gates.scaled_weight import in_one_piece, scale
 from thinrnn._gates.sizes import Sizes
 from thinrnn._layers.recurrent import RNNLayer
 from thinrnn._layers.registry import layers_of
@@ -295,8 +295,9 @@ class Attached:
             if isinstance(module, nn.RNNBase):
                 module.__dict__.setdefault("_thinrnn_flat", module._flat_weights)
                 dtype = next(iter(weights.values())).dtype  # cuDNN wants one type for all
-                flat: Any = zip(module._flat_weights_names, module._flat_weights, strict=True)
-                module.__dict__["_flat_weights"] = [weights.get(n, w).to(dtype) for n, w in flat]
+                named: Any = zip(module._flat_weights_names, module._flat_weights, strict=True)
+                flat = [weights.get(n, w).to(dtype) for n, w in named]
+                module.__dict__["_flat_weights"] = in_one_piece(flat) if flat[0].is_cuda else flat
             else:
                 module.__dict__.update(weights)
 

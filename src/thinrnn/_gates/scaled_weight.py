@@ -115,6 +115,18 @@ def scale(weight: Tensor, gate: Tensor, dim: int, scratch: Scratch | None = None
     return _Scale.apply(weight, gate, dim % weight.dim(), dtype, scratch or Scratch())
 
 
+def in_one_piece(weights: list[Tensor]) -> list[Tensor]:
+    """Return the weights of an RNN in one piece of memory, in the order of cuDNN.
+
+    Matrices come first, then biases. In any other place cuDNN copies them itself, and torch warns.
+    """
+    order = sorted(range(len(weights)), key=lambda i: weights[i].dim() == 1)  # stable
+    memory = torch.cat([weights[i].reshape(-1) for i in order])
+    pieces = memory.split([weights[i].numel() for i in order])
+    placed = {i: piece.view(weights[i].shape) for i, piece in zip(order, pieces, strict=True)}
+    return [placed[i] for i in range(len(weights))]
+
+
 def along(gate: Tensor, weight: Tensor, dim: int) -> Tensor:
     """Return the gates in the shape that multiplies a weight along one dimension."""
     return gate.view([-1 if d == dim else 1 for d in range(weight.dim())])

@@ -33,15 +33,30 @@ Hook = Callable[[nn.Module, Any, Any], tuple[Any, Any]]
 
 
 def attach_(model: nn.Module, plan: Plan, gate: Estimator | None = None) -> nn.Module:
-    """Put one gate per neuron of the plan on the model, in place, and return the model.
+    """Put one gate per neuron of the plan on the model, in place.
 
-    In training each call of the model draws one sample per gate; in eval gates have their
-    test-time values. The gates' parameters are part of `model.parameters()` and `state_dict()`.
+    In training, each call of the model draws one sample per gate; in eval, gates have fixed values.
+    The gates are part of `model.parameters()` and of `state_dict()`, under names that begin with
+    `thinrnn:`. The model is called as before, and its other names stay as they were.
 
-    >>> model = nn.LSTM(3, 8, num_layers=2)
-    >>> _ = attach_(model, find_groups(model, torch.zeros(5, 2, 3)))
-    >>> sorted(gates(model))
-    ['input', 'l0']
+    Args:
+        model: Any module with recurrent layers, new or trained.
+        plan: The groups to put gates on, from `find_groups`.
+        gate: How gates are drawn and read: `HardConcrete()` by default, `Fixed()`, or an
+            `Estimator` of your own.
+
+    Returns:
+        The same model.
+
+    Raises:
+        GateError: The model has gates already.
+        PlanError: The plan has no groups, or does not fit the model.
+
+    Example:
+        >>> model, x = nn.LSTM(3, 8, num_layers=2), torch.randn(5, 2, 3)
+        >>> _ = thinrnn.attach_(model, thinrnn.find_groups(model, x))
+        >>> sorted(thinrnn.gates(model))
+        ['input', 'l0']
     """
     if is_attached(model):
         raise GateError("the model has gates already; call detach_(model) first to start again.")
@@ -54,7 +69,23 @@ def attach_(model: nn.Module, plan: Plan, gate: Estimator | None = None) -> nn.M
 
 
 def detach_(model: nn.Module) -> nn.Module:
-    """Take the gates off the model, in place; its weights stay as they are."""
+    """Take the gates off the model, in place; its weights stay as they are.
+
+    Args:
+        model: A model with gates, from `attach_`.
+
+    Returns:
+        The same model.
+
+    Raises:
+        GateError: The model has no gates.
+
+    Example:
+        >>> model, x = nn.LSTM(3, 8, num_layers=2), torch.randn(5, 2, 3)
+        >>> _ = thinrnn.attach_(model, thinrnn.find_groups(model, x))
+        >>> [name for name in thinrnn.detach_(model).state_dict() if "thinrnn" in name]
+        []
+    """
     attached(model).remove()
     return model
 
@@ -73,14 +104,54 @@ def attached(model: nn.Module) -> "Attached":
 
 
 def gates(model: nn.Module) -> dict[str, Gate]:
-    """Return the gates of each group, by name, for reading and for setting `log_alpha`."""
+    """Return the gates of each group, by name, to read them and to set their `log_alpha`.
+
+    Args:
+        model: A model with gates, from `attach_`.
+
+    Returns:
+        A new dict from the names of the groups to their `Gate`.
+
+    Raises:
+        GateError: The model has no gates.
+
+    Example:
+        >>> model, x = nn.LSTM(3, 8, num_layers=2), torch.randn(5, 2, 3)
+        >>> _ = thinrnn.attach_(model, thinrnn.find_groups(model, x))
+        >>> thinrnn.gates(model)["l0"]
+        Gate('l0', 8 of 8 open)
+    """
     return dict(attached(model).gates)
 
 
 def param_groups(
     model: nn.Module, *, lr: float, gate_lr: float | None = None, weight_decay: float = 0.0
 ) -> list[dict[str, Any]]:
-    """Return optimizer groups: weights, and gates with their own rate and no weight decay."""
+    """Return parameter groups for an optimizer: the weights, then the gates.
+
+    Gates never get weight decay, which would pull them towards a half-open state.
+
+    Args:
+        model: A model with gates, from `attach_`.
+        lr: Learning rate of the weights.
+        gate_lr: Learning rate of the gates; `lr` by default. With Adam it should be so large that
+            `gate_lr * steps` is 10 or more, with the `steps` of the `Target`.
+        weight_decay: Weight decay of the weights.
+
+    Returns:
+        Two dicts that every `torch.optim` optimizer takes.
+
+    Raises:
+        GateError: The model has no gates.
+
+    Example:
+        >>> model, x = nn.LSTM(3, 8, num_layers=2), torch.randn(5, 2, 3)
+        >>> _ = thinrnn.attach_(model, thinrnn.find_groups(model, x))
+        >>> groups = thinrnn.param_groups(model, lr=1e-3, gate_lr=1e-1, weight_decay=1e-4)
+        >>> optimizer = torch.optim.AdamW(groups)
+        >>> [group["weight_decay"] for group in optimizer.param_groups]
+        [0.0001, 0.0]
+    """
     own = [gate.log_alpha for gate in gates(model).values()]
     ids = {id(p) for p in own}
     weights = [p for p in model.parameters() if id(p) not in ids and p.requires_grad]

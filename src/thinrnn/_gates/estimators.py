@@ -16,7 +16,28 @@ from torch import Tensor
 
 
 class Estimator(Protocol):
-    """What turns `log_alpha`, one number per neuron, into gates."""
+    """How `log_alpha`, one learned number per neuron, becomes gates.
+
+    `HardConcrete` and `Fixed` are estimators. To use another one, give `attach_` an object with
+    these five methods; it need not derive from this class.
+
+    Example:
+        >>> class StraightThrough:
+        ...     def start(self, size):
+        ...         return 2 + 0.1 * torch.randn(size)
+        ...     def sample(self, log_alpha, uniform):
+        ...         p = torch.sigmoid(log_alpha)
+        ...         return (uniform < p).to(p) + p - p.detach()
+        ...     def value(self, log_alpha):
+        ...         return (log_alpha > 0).to(log_alpha)
+        ...     def open_probability(self, log_alpha):
+        ...         return torch.sigmoid(log_alpha)
+        ...     def placed(self, is_open, log_alpha):
+        ...         return torch.where(is_open, log_alpha.clamp(min=0.5), log_alpha.clamp(max=-4))
+        >>> model, x = nn.LSTM(3, 8, num_layers=2), torch.randn(5, 2, 3)
+        >>> plan = thinrnn.find_groups(model, x)
+        >>> _ = thinrnn.attach_(model, plan, gate=StraightThrough())
+    """
 
     def start(self, size: int) -> Tensor:
         """Return the first `log_alpha` of a group of `size` neurons."""
@@ -35,7 +56,7 @@ class Estimator(Protocol):
         ...
 
     def placed(self, is_open: Tensor, log_alpha: Tensor) -> Tensor:
-        """Return `log_alpha` moved just as far as puts each neuron on the wanted side."""
+        """Return `log_alpha`, moved only as far as it takes to open or close each gate."""
         ...
 
 
@@ -43,10 +64,18 @@ class Estimator(Protocol):
 class HardConcrete:
     """The stretched and clamped binary concrete gate of the paper.
 
-    `mean` and `std` are those of the normal distribution that `log_alpha` starts from.
+    A sample is exactly 0 or 1 with a probability above zero, and has a gradient in between.
 
-    >>> HardConcrete().value(torch.tensor([-3.0, 0.0, 9.0]))
-    tensor([0.0000, 0.5000, 1.0000])
+    Args:
+        beta: Temperature of the samples: the lower, the nearer to 0 and 1.
+        gamma: Lower end of the stretched interval, below 0.
+        zeta: Upper end of the stretched interval, above 1.
+        mean: Mean of the normal distribution that `log_alpha` starts from.
+        std: Its standard deviation.
+
+    Example:
+        >>> thinrnn.HardConcrete().value(torch.tensor([-3.0, 0.0, 9.0]))
+        tensor([0.0000, 0.5000, 1.0000])
     """
 
     beta: float = 2 / 3
@@ -79,8 +108,11 @@ class HardConcrete:
 class Fixed:
     """Gates that are not learned: 1 where `log_alpha` is above 0, otherwise 0.
 
-    >>> Fixed().value(torch.tensor([-1.0, 1.0]))
-    tensor([0., 1.])
+    The baselines (`GroupLasso`, `magnitude_`) use them. Set `log_alpha` to choose neurons yourself.
+
+    Example:
+        >>> thinrnn.Fixed().value(torch.tensor([-1.0, 1.0]))
+        tensor([0., 1.])
     """
 
     def start(self, size: int) -> Tensor:

@@ -8,9 +8,30 @@ from thinrnn.errors import GateError
 
 
 class Gate:
-    """The gates of one group: what is learned (`log_alpha`) and how to read it.
+    """The gates of one group: the learned parameter, and how to read it.
 
-    The parameter lives on the gated model, so that it is trained, moved and saved with it.
+    `gates(model)` returns them. The parameter itself lives on the model, so that it is trained,
+    moved and saved with it.
+
+    Attributes:
+        name: The name of the group.
+        full_size: How many neurons the group had when gates were attached.
+        size: How many neurons it has now, after `shrink_`.
+        log_alpha: The learned parameter, one number per neuron; may be set to a tensor or a number.
+        value: The gates in eval, between 0 and 1.
+        keep: True for each neuron that `compact` keeps.
+        open_probability: The probability that a gate is not 0 in training, differentiable.
+        origin: Which of the original neurons are still here, as indices.
+
+    Example:
+        >>> model, x = nn.LSTM(3, 8, num_layers=2), torch.randn(5, 2, 3)
+        >>> _ = thinrnn.attach_(model, thinrnn.find_groups(model, x))
+        >>> gate = thinrnn.gates(model)["l0"]
+        >>> gate.log_alpha = torch.tensor([9.0, -9, 9, 9, -9, 9, 9, 9])
+        >>> gate
+        Gate('l0', 6 of 8 open)
+        >>> gate.keep.nonzero().flatten().tolist()
+        [0, 2, 3, 5, 6, 7]
     """
 
     def __init__(self, name: str, home: nn.Module, estimator: Estimator, start: Tensor) -> None:
@@ -61,7 +82,7 @@ class Gate:
 
     @property
     def open_probability(self) -> Tensor:
-        """P(gate != 0) per neuron, differentiable."""
+        """The probability that each gate is not 0 in training, differentiable."""
         return self.estimator.open_probability(self.wide_log_alpha)
 
     @property

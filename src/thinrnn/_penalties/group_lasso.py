@@ -14,12 +14,27 @@ from thinrnn.plan import Group, Plan, Slice, named_tensors
 class GroupLasso:
     """A weight times the sum, over neurons, of the norm of all weights that the neuron owns.
 
-    No gates: call it once per training step and add the result to the loss, call `threshold_`
-    after each optimizer step, and at the end `close_`, which puts fixed gates on the model that
-    are closed where a neuron's weights are all zero; `compact` works from there.
+    The baseline without gates. Call it in each training step and add the result to the loss, and
+    call `threshold_` after each optimizer step. At the end, `close_` puts fixed gates on the model
+    that are closed where all weights of a neuron are zero; `compact` works from there.
 
-        lasso = GroupLasso(model, plan, weight=7.0e-5)
-        loss = criterion(model(x), y) + lasso()
+    Args:
+        model: A model without gates.
+        plan: The groups of neurons, from `find_groups`.
+        weight: The weight of the penalty.
+
+    Raises:
+        PlanError: The plan does not fit the model.
+
+    Example:
+        >>> model, x = nn.LSTM(3, 8, num_layers=2), torch.randn(5, 2, 3)
+        >>> lasso = thinrnn.GroupLasso(model, thinrnn.find_groups(model, x), weight=1e-2)
+        >>> optimizer = torch.optim.Adam(model.parameters())
+        >>> loss = model(x)[0].square().mean() + lasso()
+        >>> loss.backward()
+        >>> optimizer.step()
+        >>> lasso.threshold_(1e-4)
+        >>> small = thinrnn.compact(lasso.close_())
     """
 
     def __init__(self, model: nn.Module, plan: Plan, *, weight: float) -> None:

@@ -18,12 +18,24 @@ class L0:
         lambda_1 * sum Phi(z) * sum Phi(s)
       + lambda_2 * [(sum Phi(s))^2 - sum Phi(s)^2 + sum Phi(s)]
 
-    `weight` is one number for all recurrent matrices, or a mapping from patterns of parameter
-    names (as they were when gates were attached) to numbers, which may also name other matrices:
-    `{"lstm.weight_ih_l0": 2e-7, "lstm.weight_hh_*": 8.6e-8}`. The first pattern that fits counts.
+    Call it in each training step and add the result to the loss.
 
-        penalty = L0(model, weight=8.6e-8)
-        loss = criterion(model(x), y) + penalty()
+    Args:
+        model: A model with gates, from `attach_`.
+        weight: One number for all recurrent matrices, or a mapping from patterns of parameter
+            names (as they were when gates were attached) to numbers, which may also name other
+            matrices. The first pattern that fits counts; other matrices cost nothing.
+
+    Raises:
+        GateError: The model has no gates.
+        PlanError: No parameter fits a pattern.
+
+    Example:
+        >>> model, x = nn.LSTM(3, 8, num_layers=2), torch.randn(5, 2, 3)
+        >>> _ = thinrnn.attach_(model, thinrnn.find_groups(model, x))
+        >>> penalty = thinrnn.L0(model, weight={"weight_ih_l0": 2e-5, "weight_hh_*": 8e-6})
+        >>> loss = model(x)[0].square().mean() + penalty()
+        >>> loss.backward()
     """
 
     def __init__(self, model: nn.Module, *, weight: float | Mapping[str, float]) -> None:

@@ -13,10 +13,29 @@ from thinrnn.plan import Plan
 def magnitude_(
     model: nn.Module, plan: Plan, *, params: float | None = None, macs: float | None = None
 ) -> nn.Module:
-    """Put fixed gates on the model, closed for the neurons with the smallest weights.
+    """Put fixed gates on a trained model, in place, closed for the neurons with the least weight.
 
-    Norms are compared after division by their mean within the group. The size, `params`, `macs` or
-    both, a fraction (<= 1) or a number, is not exceeded. Train on, then `compact`.
+    The baseline that prunes at once. A neuron counts by the norm of all weights that it owns,
+    divided by the mean norm of its group. Go on training, then call `compact`.
+
+    Args:
+        model: A model without gates.
+        plan: The groups of neurons, from `find_groups`.
+        params: Parameters to end with at most: a fraction of the full size (up to 1), or a number.
+        macs: Mult-adds per step to end with at most, given the same way.
+
+    Returns:
+        The same model.
+
+    Raises:
+        GateError: The model has gates already.
+        TargetError: No limit is given, or no choice of neurons meets it.
+
+    Example:
+        >>> model, x = nn.LSTM(3, 8, num_layers=2), torch.randn(5, 2, 3)
+        >>> _ = thinrnn.magnitude_(model, thinrnn.find_groups(model, x), params=0.7)
+        >>> thinrnn.count(thinrnn.compact(model)).params <= 0.7 * 1024
+        True
     """
     plan = plan.fitted(model)
     with torch.no_grad():

@@ -18,7 +18,20 @@ from thinrnn.plan import Plan, named_tensors
 
 @dataclass(frozen=True)
 class ModuleCount:
-    """One module's own numbers; `applied` is how often the example applies its matrices."""
+    """The numbers of one module's own parameters, in a `Count`.
+
+    Attributes:
+        name: The module's name in the model.
+        kind: The name of its class.
+        params: Parameters.
+        macs: Mult-adds of one step.
+        bytes: Bytes of its parameters.
+        applied: How often the example applies its matrices; None without an example.
+
+    Example:
+        >>> thinrnn.count(nn.Sequential(nn.Linear(4, 3))).modules[0].name
+        '0'
+    """
 
     name: str
     kind: str
@@ -30,11 +43,22 @@ class ModuleCount:
 
 @dataclass(frozen=True)
 class Count:
-    """The size of a model.
+    """The size of a model; `print` shows it as a table.
 
-    `weights` are parameters without biases, as the paper counts; `macs` are the mult-adds of one
-    step: every matrix applied once (an embedding is looked up, not multiplied). With an example,
-    `example_macs` are those of the whole call.
+    Attributes:
+        params: Parameters; a tied one counts once.
+        weights: Parameters without biases, as the paper counts.
+        macs: Mult-adds of one step: every matrix applied once. An embedding is looked up, not
+            multiplied.
+        bytes: Bytes of the parameters.
+        modules: The same numbers for each module, as `ModuleCount`.
+        example_macs: Mult-adds of the whole call of the example; None without one.
+
+    Example:
+        >>> print(thinrnn.count(nn.Linear(4, 3)))
+        module   kind    parameters  mult-adds  bytes
+        (model)  Linear          15         12     60
+        total                    15         12     60
     """
 
     params: int
@@ -60,11 +84,23 @@ class Count:
 
 
 def count(model: nn.Module, example: Any = None) -> Count:
-    """Return parameters, mult-adds per step and bytes of a model, in all and by module.
+    """Count parameters, mult-adds per step and bytes of a model, in all and by module.
 
-    A gated model is counted as what `compact` would make of it. A tied parameter counts once in
-    `params` and `bytes`, under the first module that has it, and as mult-adds where it is a matrix.
-    In modules that thinrnn cannot cut, parameters called weight count as matrices.
+    A tied parameter counts once in `params` and `bytes`, under the first module that has it, and as
+    mult-adds where it is a matrix. In modules that thinrnn cannot cut, parameters called weight
+    count as matrices.
+
+    Args:
+        model: Any model. One with gates counts as what `compact` would make of it.
+        example: What to call the model with (a tensor, or a tuple of positional arguments) to count
+            the mult-adds of the whole call as well.
+
+    Returns:
+        A `Count`.
+
+    Example:
+        >>> thinrnn.count(nn.LSTM(3, 8), torch.randn(5, 2, 3)).example_macs
+        3520
     """
     if is_attached(model):
         model = compact(model)

@@ -44,7 +44,24 @@ def set_record_(small: nn.Module, record: Record) -> None:
 
 
 def kept_inputs(small: nn.Module) -> dict[str, list[int]]:
-    """Return, per group of input features, which of the original ones the small model uses."""
+    """Return which of the original input features a small model uses.
+
+    Args:
+        small: A model from `compact` or `load_`.
+
+    Returns:
+        A list of indices for each group of input features.
+
+    Raises:
+        PlanError: The model was not made by thinrnn.
+
+    Example:
+        >>> model, x = nn.LSTM(3, 8, num_layers=2), torch.randn(5, 2, 3)
+        >>> _ = thinrnn.attach_(model, thinrnn.find_groups(model, x))
+        >>> thinrnn.gates(model)["input"].log_alpha = torch.tensor([9.0, -9.0, 9.0])
+        >>> thinrnn.kept_inputs(thinrnn.compact(model, inputs="kept"))
+        {'input': [0, 2]}
+    """
     return _kept_inputs(record_of(small))
 
 

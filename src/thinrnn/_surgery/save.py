@@ -31,10 +31,30 @@ SCALE = ":scale"
 
 
 def save(small: nn.Module, folder: str | Path, *, precision: Precision = "float32") -> Path:
-    """Write a small model into a folder and return the folder.
+    """Write a small model into a folder: safetensors and JSON, no pickles.
 
-    `precision` is how floating-point tensors are stored: "float32" as they are (float64 too),
-    "float16", or "int8": matrices in 8 bits with one scale per row, the rest in float32.
+    Args:
+        small: A model from `compact` or `load_`.
+        folder: Where to write `model.safetensors` and `thinrnn.json`; made if it is not there.
+        precision: How floating-point tensors are stored: "float32" as they are (float64 too),
+            "float16", or "int8", which is matrices in 8 bits with one scale per row and the rest
+            in float32.
+
+    Returns:
+        The folder.
+
+    Raises:
+        GateError: The model has gates.
+        PlanError: The model was not made by thinrnn.
+        FolderError: The folder cannot be written, or `precision` is none of the three.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> model, x = nn.LSTM(3, 8, num_layers=2), torch.randn(5, 2, 3)
+        >>> _ = thinrnn.attach_(model, thinrnn.find_groups(model, x))
+        >>> folder = thinrnn.save(thinrnn.compact(model), mkdtemp())
+        >>> sorted(path.name for path in folder.iterdir())
+        ['model.safetensors', 'thinrnn.json']
     """
     if precision not in ("float32", "float16", "int8"):
         raise FolderError(f"precision='{precision}': it is 'float32', 'float16' or 'int8'.")
@@ -69,10 +89,29 @@ def save(small: nn.Module, folder: str | Path, *, precision: Precision = "float3
 
 
 def load_(model: nn.Module, folder: str | Path) -> nn.Module:
-    """Make a freshly built dense model of the same class the small one that was saved.
+    """Turn a freshly built dense model into the small one that was saved, in place.
 
-    Changes the model in place and returns it. Types, devices and `requires_grad` stay those of the
-    given model, as with `load_state_dict`.
+    Types, devices and `requires_grad` stay those of the given model, as with `load_state_dict`.
+
+    Args:
+        model: A new model of the same class, built with the arguments it had when it was pruned.
+        folder: What `save` wrote.
+
+    Returns:
+        The same model, small.
+
+    Raises:
+        GateError: The model has gates.
+        FolderError: The folder cannot be read, or belongs to another model.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> model, x = nn.LSTM(3, 8, num_layers=2), torch.randn(5, 2, 3)
+        >>> _ = thinrnn.attach_(model, thinrnn.find_groups(model, x))
+        >>> small = thinrnn.compact(model)
+        >>> loaded = thinrnn.load_(nn.LSTM(3, 8, num_layers=2), thinrnn.save(small, mkdtemp()))
+        >>> torch.equal(loaded(x)[0], small(x)[0])
+        True
     """
     folder = Path(folder)
     if is_attached(model):

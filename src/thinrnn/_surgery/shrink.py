@@ -28,12 +28,36 @@ AVERAGES = ("ax", "average")  # under these names optimizers keep means of a par
 
 
 def shrink_(model: nn.Module, optimizer: Optimizer | Sequence[Optimizer] | None = None) -> int:
-    """Remove the closed neurons of a gated model in place; return how many went.
+    """Remove the neurons whose gates are closed, in place, while training goes on.
 
-    Parameters keep their identity, so the optimizer goes on; its state (momentum, Adam's moments,
-    ASGD's averages) is cut along with them. Training goes on as before, faster. An `nn.LSTM` whose
-    layers get unequal sizes becomes an `RNNStack`, so its parameters get other names. Once a
-    `Target` has made its choice, the gates are folded into the weights as well.
+    Parameters stay the same objects, and the optimizer's state (momentum, Adam's moments, ASGD's
+    averages) is cut along with them, so training goes on as before, only faster. What has been
+    removed cannot come back. An `nn.LSTM` whose layers get unequal sizes becomes an `RNNStack`,
+    whose parameters have other names. Once a `Target` has settled, the gates are folded into the
+    weights as well. A state carried from batch to batch has the old width: start again from None.
+
+    Args:
+        model: A model with gates, from `attach_`.
+        optimizer: The optimizer, or several, whose state follows the parameters.
+
+    Returns:
+        How many neurons were removed.
+
+    Raises:
+        GateError: The model has no gates, or they are NaN.
+        PlanError: The model itself is an RNN that would have to become an `RNNStack`.
+        ThinRNNError: The optimizer's state does not have the shape of its parameter.
+
+    Example:
+        >>> model, x = nn.LSTM(3, 8, num_layers=2), torch.randn(5, 2, 3)
+        >>> plan = thinrnn.find_groups(model, x).only("input")
+        >>> _ = thinrnn.attach_(model, plan)
+        >>> optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-3, gate_lr=1e-1))
+        >>> thinrnn.gates(model)["input"].log_alpha = torch.tensor([9.0, -9.0, 9.0])
+        >>> thinrnn.shrink_(model, optimizer)
+        1
+        >>> model.weight_ih_l0.shape
+        torch.Size([32, 2])
     """
     gated = attached(model)
     keep, _ = neurons_to_keep(gated, {n: gate.value > 0 for n, gate in gated.gates.items()})
@@ -46,7 +70,25 @@ def shrink_(model: nn.Module, optimizer: Optimizer | Sequence[Optimizer] | None 
 
 
 def kept_neurons(model: nn.Module) -> dict[str, list[int]]:
-    """Return, per group of a gated model, which of the original neurons are still there."""
+    """Return which of the original neurons are still there, after `shrink_` or `cut_`.
+
+    A checkpoint of a model that has shrunk needs them: `cut_` gives them to a fresh model.
+
+    Args:
+        model: A model with gates, from `attach_`.
+
+    Returns:
+        A list of indices for each group.
+
+    Raises:
+        GateError: The model has no gates.
+
+    Example:
+        >>> model, x = nn.LSTM(3, 8, num_layers=2), torch.randn(5, 2, 3)
+        >>> _ = thinrnn.attach_(model, thinrnn.find_groups(model, x))
+        >>> thinrnn.kept_neurons(model)["input"]
+        [0, 1, 2]
+    """
     return {name: gate.origin.tolist() for name, gate in attached(model).gates.items()}
 
 
@@ -57,8 +99,27 @@ def cut_(
 ) -> nn.Module:
     """Remove all but the given original neurons of a gated model, in place.
 
-    With `kept_neurons(model)` of a model that had shrunk, a freshly built and attached one gets the
-    same structure, and a checkpoint's `state_dict` fits it.
+    With the `kept_neurons` of a model that has shrunk, a freshly built one with gates gets the same
+    shape, so that the `state_dict` of a checkpoint fits.
+
+    Args:
+        model: A model with gates, from `attach_`.
+        kept: For each group the original neurons to keep, as from `kept_neurons`. Groups that are
+            not named stay as they are.
+        optimizer: The optimizer, or several, whose state follows the parameters.
+
+    Returns:
+        The same model.
+
+    Raises:
+        GateError: The model has no gates.
+        PlanError: A group or a neuron is not there, or no neuron of a group would be left.
+
+    Example:
+        >>> model, x = nn.LSTM(3, 8, num_layers=2), torch.randn(5, 2, 3)
+        >>> _ = thinrnn.attach_(model, thinrnn.find_groups(model, x).only("input"))
+        >>> thinrnn.kept_neurons(thinrnn.cut_(model, {"input": [0, 2]}))
+        {'input': [0, 2]}
     """
     gated = attached(model)
     keep = {}

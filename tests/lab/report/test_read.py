@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from thinrnn.errors import RunError
-from thinrnn.lab.report.read import Metric, read_run
+from thinrnn.lab.report.read import Measure, read_run
 
 MakeRun = Callable[..., Path]
 
@@ -115,7 +115,7 @@ def test_the_best_epoch_has_the_final_size(make_run: MakeRun) -> None:
     best = f1.best(run.at_size("gated"))
     assert best is not None and best.epoch == 3
     assert em.best(run.at_size("gated")) is None  # never measured
-    perplexity = Metric("valid_perplexity", "perplexity", lower_is_better=True)
+    perplexity = Measure("valid_perplexity", "perplexity", lower_is_better=True)
     best = perplexity.best(run.at_size("gated"))
     assert best is not None and best.epoch == 4
 

@@ -16,7 +16,7 @@ from thinrnn.lab.report.charts import (
 )
 from thinrnn.lab.report.parts import Chart, Key, Picture, Table
 from thinrnn.lab.report.pictures import gate_picture
-from thinrnn.lab.report.read import PHASES, Metric, Run
+from thinrnn.lab.report.read import PHASES, Measure, Run
 
 PHASE_COLOURS = {"dense": "dense", "gated": "small", "control": "control"}
 PHASE_DASHES = {"dense": "dotted", "gated": "solid", "control": "dashed"}
@@ -36,7 +36,7 @@ def run_colour(index: int) -> str:
     return SERIES[index] if index < len(SERIES) else "other"
 
 
-def metric_chart(runs: Sequence[Run], metric: Metric) -> Chart | None:
+def metric_chart(runs: Sequence[Run], metric: Measure) -> Chart | None:
     """Returns a metric of all phases against epochs, the best value of each marked."""
     lines, unsized, measured = [], [], []
     for i, run in enumerate(runs):

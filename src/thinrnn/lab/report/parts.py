@@ -65,21 +65,3 @@ class Picture:
     source: str
     first: int
     last: int
-
-
-@dataclass(frozen=True)
-class Bars:
-    """One quantity of several models."""
-
-    title: str
-    bars: Sequence["Bar"]
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One model's amount; `share` is its length relative to the longest bar."""
-
-    name: str
-    kind: str
-    text: str
-    share: float

@@ -28,8 +28,8 @@ NAN = math.nan
 
 
 @dataclass(frozen=True)
-class Metric:
-    """A number that tells how good a model is, and whether less of it is better."""
+class Measure:
+    """What tells how good a model is: its key in the run folder, and which way is better."""
 
     key: str
     name: str
@@ -43,12 +43,13 @@ class Metric:
 
 
 # The metrics of runs whose config.json names none; a reader is judged by F1 and EM alone.
-READER_METRICS = (Metric("f1", "F1", False), Metric("em", "exact match (EM)", False))
+READER_METRICS = (Measure("f1", "F1", False), Measure("em", "exact match (EM)", False))
 LANGUAGE_METRICS = (
-    Metric("test_perplexity", "test perplexity", True),
-    Metric("valid_perplexity", "validation perplexity", True),
+    Measure("test_perplexity", "test perplexity", True),
+    Measure("valid_perplexity", "validation perplexity", True),
 )
 _NAMES = {metric.key: metric.name for metric in READER_METRICS + LANGUAGE_METRICS}
+_NAMES["valid_loss"] = "validation loss"
 
 
 @dataclass(frozen=True)
@@ -116,12 +117,12 @@ class Run:
         return all(KIND_OF.get(phase, "small") in self.summaries for phase in wanted)
 
     @property
-    def metrics(self) -> tuple[Metric, ...]:
+    def metrics(self) -> tuple[Measure, ...]:
         """The metrics of this run, the most important first."""
         named = self.config.get("metrics")
         if isinstance(named, Mapping):
             found = [
-                Metric(key, _NAMES.get(key, key.replace("_", " ")), better == "lower")
+                Measure(key, _NAMES.get(key, key.replace("_", " ")), better == "lower")
                 for key, better in named.items()
             ]
             return tuple(sorted(found, key=lambda metric: not metric.key.startswith("test")))
@@ -146,7 +147,7 @@ class Run:
         return [epoch for epoch in epochs if epoch.kept == last.kept]
 
 
-def common_metric(runs: Iterable[Run]) -> Metric | None:
+def common_metric(runs: Iterable[Run]) -> Measure | None:
     """Returns the first metric that every finished model of the runs has."""
     runs = list(runs)
     models = [model for run in runs for model in run.summaries.values()]

@@ -5,10 +5,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 from thinrnn.lab.command import command
 from thinrnn.lab.report import numbers
-from thinrnn.lab.report.charts import MARKS, Point, scatter_chart
-from thinrnn.lab.report.curves import run_colour
-from thinrnn.lab.report.parts import Bar, Bars, Card, Chart, Key, Table
-from thinrnn.lab.report.read import KINDS, Metric, Run, Summary, common_metric
+from thinrnn.lab.report.parts import Card, Table
+from thinrnn.lab.report.read import KINDS, Run, Summary, common_metric
 
 MOST_GROUPS = 12
 RUNTIMES = {"onnx_milliseconds": "ONNX Runtime", "milliseconds": "PyTorch"}
@@ -172,32 +170,12 @@ def _rise(related: float) -> str:
     return numbers.change(related - 1)
 
 
-def comparison(runs: Sequence[Run]) -> list[Table]:
-    """Returns all models of several runs, one a row."""
-    metric, time = common_metric(runs), time_key(runs)
-    head = ["", "weights", metric.name if metric else "", RUNTIMES[time], "speed-up"]
-    rows = []
-    for run in runs:
-        dense = run.summaries.get("dense")
-        for kind in KINDS:
-            if kind not in run.summaries:
-                continue
-            model = run.summaries[kind]
-            base = dense or Summary({}, {})
-            rows.append(
-                [
-                    f"{run.name}, {kind}",
-                    numbers.short(model["weights"]),
-                    numbers.score(model[metric.key]) if metric else "",
-                    numbers.milliseconds(model[time]),
-                    numbers.times(numbers.ratio(base[time], model[time])),
-                ]
-            )
-    return [Table("All models", head, rows, stacks=True)] if rows else []
+def bars(run: Run) -> list[tuple[str, list[tuple[str, str, float]]]]:
+    """Returns what to draw as bars, if there are several models to compare.
 
-
-def bars(run: Run) -> list[Bars]:
-    """Returns weights, bytes and times of the models of a run as bars, if there are several."""
+    Each quantity is a title and its bars: the model, its amount, and the length of the bar
+    relative to the longest one.
+    """
     if len(run.summaries) < 2:
         return []
     quantities = (
@@ -210,70 +188,10 @@ def bars(run: Run) -> list[Bars]:
     for title, key, write in quantities:
         amounts = {k: run.summaries[k][key] for k in KINDS if k in run.summaries}
         amounts = {k: amount for k, amount in amounts.items() if math.isfinite(amount)}
-        most = max(amounts.values(), default=0.0) or 1.0
+        longest = max(amounts.values(), default=0.0) or 1.0
         if amounts:
-            shown = [Bar(k, k, write(amount), amount / most) for k, amount in amounts.items()]
-            found.append(Bars(title, shown))
+            found.append((title, [(k, write(v), v / longest) for k, v in amounts.items()]))
     return found
-
-
-def tradeoffs(runs: Sequence[Run]) -> list[Chart]:
-    """Returns quality against size and against time of several runs."""
-    metric, time = common_metric(runs), time_key(runs)
-    if metric is None:
-        return []
-    costs = (
-        ("weights", "weights", numbers.short),
-        ("time", f"milliseconds per call, {RUNTIMES[time]}", numbers.milliseconds),
-    )
-    keys = {"weights": "weights", "time": time}
-    charts = [
-        _tradeoff(runs, metric, name, keys[name], title, write) for name, title, write in costs
-    ]
-    return [chart for chart in charts if chart]
-
-
-def _tradeoff(
-    runs: Sequence[Run],
-    metric: Metric,
-    name: str,
-    cost: str,
-    title: str,
-    write: numbers.Write,
-) -> Chart | None:
-    points = {
-        (i, kind): Point(kind, model[cost], model[metric.key], run_colour(i))
-        for i, run in enumerate(runs)
-        for kind, model in run.summaries.items()
-        if math.isfinite(model[cost]) and math.isfinite(model[metric.key])
-    }
-    if not points:
-        return None
-    links = [
-        (points[i, "small"], points[i, "control"])
-        for i in range(len(runs))
-        if (i, "small") in points and (i, "control") in points
-    ]
-    rows = [
-        [f"{runs[i].name}, {kind}", write(point.x), numbers.score(point.y)]
-        for (i, kind), point in points.items()
-    ]
-    shown = ", ".join(" ".join(row) for row in rows)
-    better = "Down" if metric.lower_is_better else "Up"
-    keys = [Key(run.name, "", run_colour(i), "solid") for i, run in enumerate(runs)]
-    keys += [Key(kind, "", "soft", {"dense": "ring"}.get(kind, _MARK[kind])) for kind in KINDS]
-    head = f"{metric.name[0].upper()}{metric.name[1:]} against {name}"
-    return Chart(
-        f"tradeoff-{name}",
-        head,
-        f"{better} and left is better. Lines join a small model and its control.",
-        keys,
-        scatter_chart(f"tradeoff-{name}", f"{head}: {shown}.", title, [*points.values()], links),
-        Table(head, ["", title, metric.name], rows),
-    )
-
-
-_MARK = {kind: "square" if MARKS[kind] == "s" else "dot" for kind in KINDS}
 
 
 def _cards_so_far(run: Run) -> list[Card]:

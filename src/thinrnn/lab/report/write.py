@@ -11,7 +11,7 @@ from markupsafe import Markup, escape
 
 from thinrnn._files import write_safely
 from thinrnn.errors import RunError
-from thinrnn.lab.report import configuration, curves, numbers, pictures, result
+from thinrnn.lab.report import comparison, configuration, curves, numbers, pictures, result
 from thinrnn.lab.report.parts import Chart
 from thinrnn.lab.report.read import Run, read_run
 from thinrnn.lab.verdicts import verdicts
@@ -52,6 +52,7 @@ def page(runs: Sequence[Run]) -> str:
         refresh=any(run.is_running and not run.finished for run in runs),
         result=result,
         curves=curves,
+        comparison=comparison,
         pictures=pictures,
         configuration=configuration,
         verdicts=lambda run: (

@@ -30,7 +30,7 @@ from thinrnn.lab.recipes.squad.glove import read_glove
 from thinrnn.lab.recipes.squad.load import load_model, sizes, vector_size
 from thinrnn.lab.recipes.squad.model import BiDAF
 from thinrnn.lab.recipes.squad.prepare import find_files
-from thinrnn.lab.recipes.squad.reader import Reader
+from thinrnn.lab.recipes.squad.reader import FastReader
 from thinrnn.lab.recipes.squad.reading import read_squad
 from thinrnn.lab.recipes.squad.tokens import split
 from thinrnn.lab.recipes.squad.workers import Shared
@@ -50,7 +50,7 @@ def texts_of(path: Path, number: int) -> Texts:
     return [p.context for p in chosen], [p.questions[0].text for p in chosen]
 
 
-def in_onnxruntime(reader: Reader, example: tuple[Tensor, ...]) -> Callable[..., Any]:
+def in_onnxruntime(reader: FastReader, example: tuple[Tensor, ...]) -> Callable[..., Any]:
     """Return a reader as ONNX Runtime runs it in one thread."""
     import onnxruntime
 
@@ -136,7 +136,7 @@ def main() -> None:
     models: dict[str, Any] = {"dense": dense}
     models |= {name: one.model for name, one in loaded.items()}
     vocabulary = loaded[first.name].vocabulary
-    words = {n: Words(Reader(m), vocabulary, rows, vectors) for n, m in models.items()}
+    words = {n: Words(FastReader(m), vocabulary, rows, vectors) for n, m in models.items()}
     few = torch.randint(1, 9, (2, 7)), torch.randint(1, 9, (2, 4))
     cases = []
     for runtime in options.runtime:

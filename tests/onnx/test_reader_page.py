@@ -18,7 +18,7 @@ from thinrnn.lab.recipes.squad.ask import answer
 from thinrnn.lab.recipes.squad.load import save_model
 from thinrnn.lab.recipes.squad.model import BiDAF, best_spans
 from thinrnn.lab.recipes.squad.tokens import split
-from thinrnn.lab.recipes.squad.vocabulary import Vocabulary
+from thinrnn.lab.recipes.squad.vocabulary import SquadVocabulary
 
 for package in ("onnx", "onnxruntime", "onnxscript"):
     pytest.importorskip(package)
@@ -71,7 +71,7 @@ def program() -> ModuleType:
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A reader with random weights, so large that its answers depend on the question."""
     characters = tuple("etaoinshrdluETAOINS.,'“東👩 0123456789ß")
-    vocabulary = Vocabulary(TRAINED, characters)
+    vocabulary = SquadVocabulary(TRAINED, characters)
     arguments = {
         "rows": vocabulary.rows,
         "characters": vocabulary.character_rows,

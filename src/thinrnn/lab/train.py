@@ -201,8 +201,7 @@ class Trainer(Generic[S, D]):
         p.pruning.close_()
         with p.optimizer.averaged():
             metrics = p.recipe.evaluate(p.settings, p.model, p.data)
-            if p.recipe.judge(p, metrics):
-                p.keep()
+            p.judge(metrics[0].value if metrics[0].better == "lower" else -metrics[0].value)
         gates, params = gate_state(p.model), params_kept(p.model)
         if p.pruning.is_on and p.settings.shrink:
             p.shrink()

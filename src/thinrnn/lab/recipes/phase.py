@@ -63,7 +63,7 @@ class Phase(Generic[S, D]):
         self.state: Any = None
         self.lr = 0.0
         self.means = Means(device)
-        self.history: list[float] = []  # validations that count for the recipe's rules
+        self.history: list[float] = []  # scores of the epochs with the final size
         self.best: dict[str, Any] | None = None
         self.bad_epochs = 0
         self.stopped = False
@@ -174,9 +174,25 @@ class Phase(Generic[S, D]):
         """True while losses and weights are numbers; waits for the device."""
         return all_finite([self.means.sums, *self.model.parameters()])
 
-    def keep(self) -> None:
-        """Remember the weights as the best ones so far."""
-        self.best = weights_of(self.model, self.pruning)
+    def judge(self, score: float) -> None:
+        """Keep the weights if they count; stop, or begin averaging, by a score (less is better).
+
+        On the way to a size scores mean little. With a fixed penalty the last weights count.
+        """
+        if not self.recipe.keeps_best:
+            self.best = weights_of(self.model, self.pruning)
+        if not self.recipe.keeps_best or not self.pruning.is_final:
+            return
+        earlier, self.history = self.history, [*self.history, score]
+        if not earlier or score < min(earlier) or not self.pruning.keeps_best:
+            self.best, self.bad_epochs = weights_of(self.model, self.pruning), 0
+        else:
+            self.bad_epochs += 1
+            self.stopped = self.settings.stops_after(self.bad_epochs)
+        averages = self.settings.averages_from_now(self.epoch, earlier, score)
+        if averages and not self.optimizer.averaging:
+            self.optimizer.start_averaging()
+            self.changed()
 
     def snapshot(self) -> dict[str, Any]:
         """Return everything that the next steps depend on."""

@@ -5,7 +5,7 @@ A recipe is an object without state. `S` are its settings, `D` its data.
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +14,10 @@ from thinrnn._surgery.save import Precision
 from thinrnn.lab.data.corpora import Corpus
 from thinrnn.lab.recipes.settings import TrainingSettings
 from thinrnn.lab.run import RunFolder
-from thinrnn.lab.run.metrics import Better, Metric
+from thinrnn.lab.run.metrics import Better, Measurement
 from thinrnn.lab.run.progress import Progress
 from thinrnn.onnx import Export
 from thinrnn.plan import Plan
-
-if TYPE_CHECKING:
-    from thinrnn.lab.recipes.phase import Phase
 
 S = TypeVar("S", bound=TrainingSettings)
 D = TypeVar("D", bound="RecipeData")
@@ -61,6 +58,7 @@ class Recipe(Protocol[S, D]):
 
     name: str
     settings: type[S]
+    keeps_best: bool  # of the epochs of the final size; False keeps the last one
 
     @property
     def metrics(self) -> Mapping[str, Better]:
@@ -111,11 +109,8 @@ class Recipe(Protocol[S, D]):
 
     def evaluate(
         self, settings: S, model: nn.Module, data: D, *, final: bool = False
-    ) -> list[Metric]:
+    ) -> list[Measurement]:
         """Measure a model; the first metric is the one to compare by."""
-
-    def judge(self, phase: "Phase[S, D]", metrics: list[Metric]) -> bool:
-        """Decide what follows from a validation; return whether to keep these weights."""
 
     # Folders
     def save(

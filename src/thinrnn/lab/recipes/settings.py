@@ -164,6 +164,14 @@ class TrainingSettings(BaseModel):
             self.schedule, step=step, steps=steps, epoch=epoch, warmup=self.warmup
         )
 
+    def averages_from_now(self, epoch: int, earlier: list[float], current: float) -> bool:
+        """Whether to average the weights from this epoch on, by the validations so far."""
+        return False
+
+    def stops_after(self, bad_epochs: int) -> bool:
+        """Whether to stop after so many epochs without a better one."""
+        return False
+
     def with_full_paths(self) -> Self:
         """Return settings with full paths, so that a run can be resumed from anywhere."""
         values = {name: getattr(self, name) for name in self.paths}

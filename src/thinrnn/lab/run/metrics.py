@@ -13,7 +13,7 @@ Better = Literal["lower", "higher"]
 
 
 @dataclass(frozen=True)
-class Metric:
+class Measurement:
     """A measured figure: its name, its value, and which way is better."""
 
     name: str

@@ -9,7 +9,7 @@ from thinrnn.lab.recipes.squad.data import Types, encode
 from thinrnn.lab.recipes.squad.glove import read_glove
 from thinrnn.lab.recipes.squad.load import load_model
 from thinrnn.lab.recipes.squad.model import BiDAF, best_spans
-from thinrnn.lab.recipes.squad.reader import Reader
+from thinrnn.lab.recipes.squad.reader import FastReader
 from thinrnn.lab.recipes.squad.reading import read_squad
 from thinrnn.lab.recipes.squad.vocabulary import make_tables
 
@@ -36,7 +36,7 @@ def texts(words, batch, tokens):
 @pytest.mark.parametrize(("six", "narrow"), [(NARROW, True), (WIDE, False)])
 def test_a_reader_gives_the_logits_of_its_model(six, narrow):
     model = model_of(six)
-    reader = Reader(model)
+    reader = FastReader(model)
     assert (reader.rest is not None) == narrow
     rows, characters = torch.randint(1, 22, (15,)), torch.randint(0, 9, (15, 16))
     rows[0] = 0
@@ -68,7 +68,7 @@ def test_answers_are_those_of_the_model_whether_words_are_known_or_new(finished,
 
     contexts = [p.context for p in paragraphs for _ in p.questions]
     questions = [q.text for p in paragraphs for q in p.questions]
-    answerer = Answerer(Words(Reader(loaded.model), loaded.vocabulary, rows, vectors))
+    answerer = Answerer(Words(FastReader(loaded.model), loaded.vocabulary, rows, vectors))
     half = len(contexts) // 2  # in two goes, so that the second meets known words and new ones
     new = answerer.answer(contexts[:half], questions[:half])
     new += answerer.answer(contexts[half:], questions[half:])

@@ -38,10 +38,9 @@ from thinrnn.lab.recipes.language_model.teacher import (
     prepare_lesson,
 )
 from thinrnn.lab.recipes.language_model.untrained import build_dense, sizes_of
-from thinrnn.lab.recipes.phase import Phase, start_with_
-from thinrnn.lab.recipes.schedule import has_stalled
+from thinrnn.lab.recipes.phase import start_with_
 from thinrnn.lab.run import InputError, RunFolder
-from thinrnn.lab.run.metrics import Better, Metric
+from thinrnn.lab.run.metrics import Better, Measurement
 from thinrnn.lab.run.progress import Progress
 from thinrnn.plan import Plan
 
@@ -78,6 +77,7 @@ class LanguageModelRecipe:
 
     name = "language_model"
     settings = LanguageModelSettings
+    keeps_best = True
     metrics: ClassVar[Mapping[str, Better]] = {
         "valid_perplexity": "lower",
         "test_perplexity": "lower",
@@ -169,7 +169,7 @@ class LanguageModelRecipe:
 
     def evaluate(
         self, settings: Settings, model: nn.Module, data: Text, *, final: bool = False
-    ) -> list[Metric]:
+    ) -> list[Measurement]:
         start = data.vocabulary.number(EOS)
         batch = settings.eval_batch if final else settings.valid_batch or settings.eval_batch
         loss = mean_loss(model, data.valid, batch=batch, start=start)
@@ -178,27 +178,7 @@ class LanguageModelRecipe:
             found["test_perplexity"] = perplexity(
                 mean_loss(model, data.test, batch=batch, start=start)
             )
-        return [Metric(name, value, self.metrics[name]) for name, value in found.items()]
-
-    def judge(self, phase: Phase[Settings, Text], metrics: list[Metric]) -> bool:
-        """Keep the best weights of the final size; stop or begin averaging by the losses.
-
-        On the way to a target losses say little. With a fixed penalty the last weights count.
-        """
-        if not phase.pruning.is_final:
-            return False
-        settings, loss, earlier = phase.settings, metrics[0].value, phase.history
-        is_best = not earlier or loss < min(earlier)
-        if should_average(phase, loss):
-            phase.optimizer.start_averaging()
-            phase.changed()
-        phase.history = [*earlier, loss]
-        if not phase.pruning.keeps_best or is_best:
-            phase.bad_epochs = 0
-            return True
-        phase.bad_epochs += 1
-        phase.stopped = bool(settings.patience) and phase.bad_epochs >= settings.patience
-        return False
+        return [Measurement(name, value, self.metrics[name]) for name, value in found.items()]
 
     def save(
         self,
@@ -234,16 +214,6 @@ class LanguageModelRecipe:
 
 
 RECIPE = LanguageModelRecipe()
-
-
-def should_average(phase: Phase[Settings, Text], loss: float) -> bool:
-    """Whether averaging of the weights begins now: the rule of NT-ASGD, or a fixed epoch."""
-    settings = phase.settings
-    if settings.optimizer != "nt-asgd" or phase.optimizer.averaging:
-        return False
-    if settings.average_from is not None and phase.epoch + 1 >= settings.average_from:
-        return True
-    return has_stalled(phase.history, loss, settings.nonmonotone)
 
 
 def model_arguments(settings: Settings, vocabulary: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from thinrnn.lab.recipes.schedule import lr_factor
+from thinrnn.lab.recipes.schedule import has_stalled, lr_factor
 from thinrnn.lab.recipes.settings import TrainingSettings
 
 Size = Annotated[int, Field(ge=1)]
@@ -189,6 +189,15 @@ class LanguageModelSettings(TrainingSettings):
             decay_from=self.decay_from,
             decay_every=self.decay_every,
         )
+
+    def averages_from_now(self, epoch: int, earlier: list[float], current: float) -> bool:
+        if self.optimizer != "nt-asgd":
+            return False
+        is_late = self.average_from is not None and epoch + 1 >= self.average_from
+        return is_late or has_stalled(earlier, current, self.nonmonotone)
+
+    def stops_after(self, bad_epochs: int) -> bool:
+        return bool(self.patience) and bad_epochs >= self.patience
 
     def passes(self, phase: str) -> int:
         """How often a phase reads its training data, so that each phase takes as long."""

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from thinrnn.lab.recipes.squad.model import best_spans
-from thinrnn.lab.recipes.squad.reader import Reader
+from thinrnn.lab.recipes.squad.reader import FastReader
 from thinrnn.lab.recipes.squad.tokens import split
-from thinrnn.lab.recipes.squad.vocabulary import Vocabulary, make_tables
+from thinrnn.lab.recipes.squad.vocabulary import SquadVocabulary, make_tables
 from thinrnn.lab.run.errors import InputError
 
 LONGEST = 30  # tokens of an answer
@@ -34,7 +34,11 @@ class Words:
     """The vectors of the words met so far, as the encoder takes them; number 0 is padding."""
 
     def __init__(
-        self, reader: Reader, vocabulary: Vocabulary, glove: Mapping[str, int], vectors: Tensor
+        self,
+        reader: FastReader,
+        vocabulary: SquadVocabulary,
+        glove: Mapping[str, int],
+        vectors: Tensor,
     ) -> None:
         self.reader, self.vocabulary = reader, vocabulary
         self.glove, self.given = glove, vectors  # rows of words, and their vectors

@@ -10,7 +10,7 @@ from thinrnn.lab.recipes.squad.glove import find_glove, glove_size
 from thinrnn.lab.recipes.squad.glove_cache import find_vectors
 from thinrnn.lab.recipes.squad.load import load_model, vector_size
 from thinrnn.lab.recipes.squad.model import BiDAF
-from thinrnn.lab.recipes.squad.reader import Reader
+from thinrnn.lab.recipes.squad.reader import FastReader
 from thinrnn.lab.recipes.squad.tokens import split
 from thinrnn.lab.run.errors import InputError
 
@@ -47,6 +47,6 @@ def answer(folder: Path, context: str, question: str, glove: Path) -> Answer:
     loaded = load_model(folder, vectors)
     assert isinstance(loaded.model, BiDAF)
     with torch.inference_mode():
-        words = Words(Reader(loaded.model), loaded.vocabulary, rows, vectors)
+        words = Words(FastReader(loaded.model), loaded.vocabulary, rows, vectors)
         (found,) = Answerer(words).answer([context], [question])
     return found

@@ -13,7 +13,7 @@ from thinrnn.lab.recipes.squad.batches import Batches, by_length
 from thinrnn.lab.recipes.squad.data import Split
 from thinrnn.lab.recipes.squad.metrics import em_and_f1
 from thinrnn.lab.recipes.squad.model import best_spans
-from thinrnn.lab.recipes.squad.reader import Reader
+from thinrnn.lab.recipes.squad.reader import FastReader
 from thinrnn.lab.recipes.squad.workers import work
 from thinrnn.lab.run.progress import Progress
 
@@ -62,7 +62,7 @@ def spans(
 
 
 def read_spans(
-    reader: Reader, split: Split, batches: Batches, *, batch: int, progress: Progress
+    reader: FastReader, split: Split, batches: Batches, *, batch: int, progress: Progress
 ) -> Tensor:
     """Return the likeliest spans (Q, 2) of all questions, by workers on all cores.
 

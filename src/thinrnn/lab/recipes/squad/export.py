@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from thinrnn.lab.recipes.squad.load import LoadedReader, load_model
 from thinrnn.lab.recipes.squad.model import BiDAF
-from thinrnn.lab.recipes.squad.reader import Reader
+from thinrnn.lab.recipes.squad.reader import FastReader
 from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.files import write_atomic, write_json
 from thinrnn.onnx import Export, export_onnx
@@ -21,7 +21,7 @@ class FromVectors(nn.Module):
 
     def __init__(self, model: BiDAF) -> None:
         super().__init__()
-        self.reader = Reader(model)
+        self.reader = FastReader(model)
 
     def forward(
         self, vectors: Tensor, characters: Tensor, context: Tensor, question: Tensor

@@ -22,9 +22,9 @@ from thinrnn.lab.recipes.squad.evaluate import read_spans, texts_of
 from thinrnn.lab.recipes.squad.metrics import em_and_f1
 from thinrnn.lab.recipes.squad.model import BiDAF, example, weights_of
 from thinrnn.lab.recipes.squad.prepare import find_files
-from thinrnn.lab.recipes.squad.reader import Reader
+from thinrnn.lab.recipes.squad.reader import FastReader
 from thinrnn.lab.recipes.squad.reading import read_squad
-from thinrnn.lab.recipes.squad.vocabulary import Vocabulary, tables_from
+from thinrnn.lab.recipes.squad.vocabulary import SquadVocabulary, tables_from
 from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.files import write_json
 from thinrnn.lab.run.progress import Progress
@@ -37,7 +37,7 @@ class LoadedReader:
     """A model as it was saved, ready to be used."""
 
     model: nn.Module
-    vocabulary: Vocabulary
+    vocabulary: SquadVocabulary
 
     def example(self, batch: int, steps: int) -> tuple[Tensor, ...]:
         """Return an input of the given size."""
@@ -48,7 +48,7 @@ def save_model(
     model: nn.Module,
     folder: Path,
     arguments: dict[str, Any],
-    vocabulary: Vocabulary,
+    vocabulary: SquadVocabulary,
     precision: Precision | None = None,
 ) -> None:
     """Write a model with all that `load_model` needs; `arguments` build the dense model."""
@@ -64,11 +64,13 @@ def save_model(
     write_json(folder / "recipe.json", {"recipe": "squad", "model": arguments})
 
 
-def read_vocabulary(folder: Path) -> Vocabulary:
+def read_vocabulary(folder: Path) -> SquadVocabulary:
     """Return what the model of a folder knows of words."""
     words = read_table(folder / "vocabulary.json")
     try:
-        return Vocabulary(tuple(words["words"]), tuple(words["characters"]), words["word_length"])
+        return SquadVocabulary(
+            tuple(words["words"]), tuple(words["characters"]), words["word_length"]
+        )
     except (KeyError, TypeError) as error:
         raise FolderError(f"{folder} was not written by 'thinrnn train': {error}.") from None
 
@@ -117,7 +119,7 @@ def score_model(
     progress.line(f"dev: {len(split):,} questions about {len(paragraphs):,} paragraphs")
     batches = Batches(split, tables, device)
     assert isinstance(loaded.model, BiDAF)
-    reader = Reader(loaded.model.to(device))
+    reader = FastReader(loaded.model.to(device))
     spans = read_spans(reader, split, batches, batch=EVAL_BATCH, progress=progress)
     em, f1 = em_and_f1(texts_of(split, spans), split.references)
     return {

@@ -19,7 +19,12 @@ from thinrnn.lab.recipes.squad.batches import Batches
 from thinrnn.lab.recipes.squad.data import Split, Types, encode
 from thinrnn.lab.recipes.squad.glove import find_glove, read_glove
 from thinrnn.lab.recipes.squad.reading import read_squad
-from thinrnn.lab.recipes.squad.vocabulary import Tables, Vocabulary, make_tables, make_vocabulary
+from thinrnn.lab.recipes.squad.vocabulary import (
+    SquadVocabulary,
+    Tables,
+    make_tables,
+    make_vocabulary,
+)
 from thinrnn.lab.run.errors import InputError, StorageError
 from thinrnn.lab.run.files import storage
 from thinrnn.lab.run.progress import Progress
@@ -40,7 +45,7 @@ class Files:
 class Prepared:
     """Everything that a run reads."""
 
-    vocabulary: Vocabulary
+    vocabulary: SquadVocabulary
     tables: Tables
     train: Split
     dev: Split
@@ -184,7 +189,7 @@ def read_cache(path: Path, key: str) -> Prepared | None:
             Split(**{f.name: (tensors | texts)[f"{part}.{f.name}"] for f in fields(Split)})
             for part in ("train", "dev")
         )
-        vocabulary = Vocabulary(
+        vocabulary = SquadVocabulary(
             tuple(texts["words"]), tuple(texts["characters"]), texts["word_length"]
         )
         tables = Tables(**{f.name: tensors[f"tables.{f.name}"] for f in fields(Tables)})

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from thinrnn.lab.recipes.squad.model import BiDAF, BiLSTM, logits, reading_order, turned
 
 
-class Reader(nn.Module):
+class FastReader(nn.Module):
     """Start and end logits (B, T) from vectors of words and texts in numbers of these words."""
 
     def __init__(self, model: BiDAF) -> None:

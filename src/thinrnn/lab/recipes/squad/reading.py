@@ -13,7 +13,7 @@ from thinrnn.lab.run.errors import InputError
 
 
 @dataclass(frozen=True)
-class Answer:
+class ReferenceAnswer:
     """A reference answer and the character of the context where it begins."""
 
     text: str
@@ -26,7 +26,7 @@ class Question:
 
     id: str
     text: str
-    answers: tuple[Answer, ...]
+    answers: tuple[ReferenceAnswer, ...]
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _questions(record: dict[str, Any], problems: Counter[str]) -> Iterator[Quest
             text = _field(entry, "question", str, "question")
             name = _field(entry, "id", str, "question")
             answers = tuple(
-                Answer(
+                ReferenceAnswer(
                     _field(answer, "text", str, "answer"),
                     _field(answer, "answer_start", int, "answer"),
                 )

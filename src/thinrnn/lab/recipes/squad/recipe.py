@@ -9,7 +9,6 @@ from torch import Tensor, nn
 
 from thinrnn._surgery.save import Precision
 from thinrnn.lab.device.arithmetic import arithmetic
-from thinrnn.lab.recipes.phase import Phase
 from thinrnn.lab.recipes.squad import export, texts
 from thinrnn.lab.recipes.squad.ask import answer, glove_for
 from thinrnn.lab.recipes.squad.batches import Batches, shuffled, usable
@@ -26,7 +25,7 @@ from thinrnn.lab.recipes.squad.prepare import Prepared, prepare
 from thinrnn.lab.recipes.squad.selection import find_plan
 from thinrnn.lab.recipes.squad.settings import SquadSettings
 from thinrnn.lab.run import InputError, RunFolder
-from thinrnn.lab.run.metrics import Better, Metric
+from thinrnn.lab.run.metrics import Better, Measurement
 from thinrnn.lab.run.progress import Progress
 from thinrnn.plan import Plan
 
@@ -64,6 +63,7 @@ class SquadRecipe:
 
     name = "squad"
     settings = SquadSettings
+    keeps_best = False  # no epoch is chosen by its score, since dev is what is reported
     metrics: ClassVar[Mapping[str, Better]] = {
         "f1": "higher",
         "em": "higher",
@@ -148,7 +148,7 @@ class SquadRecipe:
 
     def evaluate(
         self, settings: Settings, model: nn.Module, data: Prepared, *, final: bool = False
-    ) -> list[Metric]:
+    ) -> list[Measurement]:
         device = next(model.parameters()).device
         precision = "float32" if final else settings.precision
         reached = score(
@@ -159,11 +159,7 @@ class SquadRecipe:
             arithmetic=lambda: arithmetic(precision, device),
         )
         found = {"f1": reached.f1, "em": reached.em, "valid_loss": reached.loss}
-        return [Metric(name, value, self.metrics[name]) for name, value in found.items()]
-
-    def judge(self, phase: Phase[Settings, Prepared], metrics: list[Metric]) -> bool:
-        """Keep the last weights: no epoch is chosen by its score, since dev is what is reported."""
-        return True
+        return [Measurement(name, value, self.metrics[name]) for name, value in found.items()]
 
     def save(
         self,

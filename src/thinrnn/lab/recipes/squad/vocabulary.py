@@ -22,7 +22,7 @@ PAD, UNKNOWN, FIRST = 0, 1, 2
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class SquadVocabulary:
     """The words with trained rows, in lower case, and the characters; numbered from 2 on."""
 
     words: tuple[str, ...]
@@ -60,7 +60,7 @@ class Tables:
 
 def make_vocabulary(
     counts: Mapping[str, int], glove: Iterable[str], *, more_than: int, characters_more_than: int
-) -> Vocabulary:
+) -> SquadVocabulary:
     """Return the vocabulary of a training text, most frequent first, ties by name."""
     lower: Counter[str] = Counter()
     characters: Counter[str] = Counter()
@@ -69,7 +69,7 @@ def make_vocabulary(
         for character in token:
             characters[character] += count
     known = set(glove)
-    return Vocabulary(
+    return SquadVocabulary(
         _frequent({w: n for w, n in lower.items() if w not in known}, more_than),
         _frequent(characters, characters_more_than),
     )
@@ -81,7 +81,7 @@ def _frequent(counts: Mapping[str, int], more_than: int) -> tuple[str, ...]:
 
 
 def make_tables(
-    types: Iterable[str], vocabulary: Vocabulary, glove: Mapping[str, int], vectors: Tensor
+    types: Iterable[str], vocabulary: SquadVocabulary, glove: Mapping[str, int], vectors: Tensor
 ) -> Tables:
     """Return rows and characters of types; the first one stands for padding.
 
@@ -104,7 +104,7 @@ def make_tables(
     return Tables(torch.from_numpy(rows), torch.from_numpy(characters), vectors)
 
 
-def tables_from(types: Iterable[str], vocabulary: Vocabulary, glove: Path) -> Tables:
+def tables_from(types: Iterable[str], vocabulary: SquadVocabulary, glove: Path) -> Tables:
     """Return the tables of a text for a model that exists, with vectors from a GloVe file."""
     tokens = list(types)
     found, vectors = find_vectors(glove, {token.lower() for token in tokens})

@@ -119,6 +119,15 @@ def test_a_finished_run_shows_every_part_in_order(make_run: MakeRun) -> None:
     assert 'http-equiv="refresh"' not in page.source
 
 
+def test_matrices_that_keep_their_shape_are_left_out(make_run: MakeRun) -> None:
+    folder = make_run()
+    pattern = json.loads((folder / "pattern.json").read_text())
+    for matrix in pattern["matrices"][1:]:
+        matrix["kept_rows"] = matrix["kept_columns"] = None
+    (folder / "pattern.json").write_text(json.dumps(pattern))
+    assert len(Page(write_report([folder])).attributes("img")) == 3 + 1
+
+
 def test_the_headline_speed_is_that_of_onnx_runtime_where_it_is_measured(
     make_run: MakeRun,
 ) -> None:

@@ -161,8 +161,8 @@ def _chart(
     log: bool = False,
 ) -> Chart | None:
     """Returns the chart of all lines that have a value, None if there is none."""
-    missing = sum(not math.isfinite(y) for line in lines for y in line.y)
     lines = [line for line in lines if any(map(math.isfinite, line.y))]
+    missing = sum(not math.isfinite(y) for line in lines for y in line.y)
     if not lines:
         return None
     notes = [*notes]
@@ -170,7 +170,7 @@ def _chart(
         notes.append("The axis is logarithmic.")
     if max(len(line.x) for line in lines) == MOST_POINTS:
         notes.append(f"{MOST_POINTS} points of each line are shown.")
-    if missing and any(math.isfinite(y) for line in lines for y in line.y):
+    if missing:
         were = "value is" if missing == 1 else "values are"
         notes.append(f"{missing} {were} not finite and left out.")
     keys = [Key(line.name, write(_shown(line)), line.colour, line.dash) for line in lines]

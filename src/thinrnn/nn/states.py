@@ -18,9 +18,6 @@ class States(list[Tensor]):
     tensors; `h_n[-2:]`, `h_n[:, 3]` and `h_n[..., :5]` are States again. Pass it back as the next
     initial state.
 
-    Args:
-        states: the tensors.
-
     Raises:
         AttributeError: for tensor methods such as `h_n.shape`; the message says to take one state.
 

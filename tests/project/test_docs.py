@@ -1,7 +1,7 @@
 """Pages: their code runs and prints what they show, their links work, the reference is complete.
 
 The ```python blocks of a page run in order, in one namespace. It starts empty, so a page is
-complete by itself; only the README relies on names that it calls the reader's own. An ```output
+complete by itself; only the README leaves the model and the data to the reader. An ```output
 block right after a ```python block is exactly what that block prints.
 """
 
@@ -15,13 +15,20 @@ from typing import Any
 import pytest
 import torch
 import typer.main
+from torch import nn
 
 import thinrnn
 from thinrnn.lab.cli.app import app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LINKED = [*PAGES, *(ROOT / name for name in ["CHANGELOG.md", "CONTRIBUTING.md", "RESULTS.md"])]
+LINKED = [
+    *PAGES,
+    *(
+        ROOT / name
+        for name in ["CHANGELOG.md", "CONTRIBUTING.md", "RESULTS.md", "results/minutes.md"]
+    ),
+]
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 DOCUMENTED = re.compile(r"^::: thinrnn\.(\w+)$", re.MULTILINE)
@@ -34,6 +41,20 @@ class Block:
     line: int
     code: str
     output: str | None
+
+
+class Tagger(nn.Module):
+    """A model that a reader of the README may bring."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(50, 16)
+        self.lstm = nn.LSTM(16, 16)
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.head(self.lstm(self.embedding(x))[0])
+        return logits
 
 
 def blocks_of(text: str) -> list[Block]:
@@ -62,14 +83,12 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_code_on_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "page"}
+def run_page(page: Path, names: dict[str, Any]) -> dict[str, Any]:
+    """Run the blocks of a page and compare what they print; return the names they define."""
     with torch.random.fork_rng():
         torch.manual_seed(0)
         for block in blocks_of(page.read_text()):
-            # lines are counted from the top of the page, so that a traceback leads there
+            # lines count from the top of the page, so that a traceback leads there
             code = compile("\n" * block.line + block.code, str(page), "exec")
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
@@ -77,6 +96,31 @@ def test_code_on_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.M
             if block.output is not None:
                 found = [line.rstrip() for line in printed.getvalue().splitlines()]
                 assert found == block.output.splitlines(), f"output after line {block.line}"
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES[1:], ids=name_of)
+def test_code_on_the_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_page(page, {"__name__": "page"})
+
+
+def test_the_code_of_the_readme_prunes_a_model_to_its_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = Tagger()
+    full = thinrnn.count(model).params
+    x, y = torch.randint(50, (6, 4)), torch.randint(5, (6, 4))
+    yours = {
+        "model": model,
+        "example": x,
+        "batches": [(x, y)] * 510,
+        "criterion": lambda logits, y: nn.functional.cross_entropy(logits.mT, y),
+    }
+    names = run_page(ROOT / "README.md", yours)
+    assert thinrnn.count(names["small"]).params <= 0.25 * full
+    assert thinrnn.load_(Tagger(), "small-model")(x).shape == (6, 4, 5)
 
 
 @pytest.mark.parametrize("page", LINKED, ids=name_of)

@@ -20,7 +20,6 @@ PAGES = {  # in the repository: on the site
     "README.md": "index.md",
     "RESULTS.md": "results.md",
     "results/minutes.md": "minutes.md",
-    "results/minutes.md": "minutes.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }

@@ -414,6 +414,7 @@ def test_layers_that_have_one_size_again_are_as_if_cut_at_once() -> None:
     torch.testing.assert_close(fresh(x), by_steps(x), rtol=0, atol=0)
 
 
+@pytest.mark.filterwarnings("ignore:Target closes its first gates")
 def test_gates_that_a_target_has_settled_are_folded_into_the_weights() -> None:
     torch.manual_seed(0)
     model = whole_tagger().double()

@@ -112,7 +112,9 @@ def scale(weight: Tensor, gate: Tensor, dim: int, scratch: Scratch | None = None
     if dtype == torch.float32 and weight.is_cuda and torch.is_autocast_enabled("cuda"):
         dtype = torch.get_autocast_dtype("cuda")
     gate = gate.to(weight.dtype)
-    return _Scale.apply(weight, gate, dim % weight.dim(), dtype, scratch or Scratch())
+    apply: Any = _Scale.apply
+    product: Tensor = apply(weight, gate, dim % weight.dim(), dtype, scratch or Scratch())
+    return product
 
 
 def in_one_piece(weights: list[Tensor]) -> list[Tensor]:

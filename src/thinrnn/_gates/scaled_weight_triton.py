@@ -4,7 +4,7 @@ Torch's own multiplication with a broadcast gate and two types runs at a fractio
 speed, and the gradient of the gate needs another two passes; here both gradients are one pass.
 """
 
-# mypy: disable-error-code="no-untyped-def"
+# mypy: disable-error-code="no-untyped-def, untyped-decorator"
 # (Triton's kernels are typed by what they are launched with.)
 
 import torch

@@ -6,7 +6,6 @@ expected size, differentiable, as in the paper: a matrix that neurons produce (r
 itself counts once, not squared.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Literal
@@ -42,7 +41,7 @@ class Sizes:
 
     def __init__(self, model: nn.Module, plan: Plan) -> None:
         self.groups = {group.name: group.size for group in plan.groups}
-        starts = dict(zip(self.groups, _running_sum(self.groups.values()), strict=True))
+        starts = dict(zip(self.groups, accumulate(self.groups.values(), initial=0), strict=False))
         layers = layers_of(model)
         tensors = named_tensors(model)
         names: dict[int, list[str]] = {}
@@ -50,26 +49,20 @@ class Sizes:
             if isinstance(tensor, nn.Parameter):
                 names.setdefault(id(tensor), []).append(name)
         self.entries = [
-            Entry(
-                n[0],
-                any(_is_matrix(layers, model, name) for name in n),
-                _gates(layers, n[0]),
-            )
+            Entry(n[0], any(_is_matrix(layers, model, name) for name in n), _gates(layers, n[0]))
             for n in names.values()
         ]
-        self.index = {entry.name: i for i, entry in enumerate(self.entries)}
 
+        nobody = torch.zeros(sum(self.groups.values()), dtype=torch.float64)
         owned: dict[tuple[int, int], Tensor] = {}  # (tensor, dimension) -> counts (N,)
         for group in plan.groups:
             for s in group.slices:
                 tensor = tensors[s.parameter]
                 _, neurons = s.index()
-                everyone = torch.zeros(sum(self.groups.values()), dtype=torch.float64)
-                counts = owned.setdefault((id(tensor), s.dim), everyone)
+                counts = owned.setdefault((id(tensor), s.dim), nobody.clone())
                 first = starts[group.name]
                 # tied parameters list the same positions twice, once under each name
                 counts[first : first + group.size] = torch.bincount(neurons, minlength=group.size)
-        nobody = torch.zeros(sum(self.groups.values()), dtype=torch.float64)
         columns, fixed, pairs, constant = [nobody], [1.0], [], []
         self.axes = torch.zeros(len(self.entries), 2, dtype=torch.long)
         for i, key in enumerate(names):
@@ -144,10 +137,6 @@ class Sizes:
         slopes.index_add_(0, columns, counted * lengths[rows])
         costs = self.counts @ slopes  # (N,)
         return dict(zip(self.groups, costs.split(list(self.groups.values())), strict=True))
-
-
-def _running_sum(sizes: Iterable[int]) -> list[int]:
-    return [0, *accumulate(sizes)][:-1]
 
 
 def _is_matrix(layers: dict[str, Layer], model: nn.Module, name: str) -> bool:

@@ -6,7 +6,8 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
-from thinrnn._gates.attach import Attached, attached
+from thinrnn._gates.attach import attached
+from thinrnn._gates.attached import Attached
 from thinrnn._gates.scaled_weight import scale
 from thinrnn._surgery.cut import (
     Keep,

@@ -10,7 +10,8 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 from thinrnn._gates.attach import is_attached
 from thinrnn._gates.sizes import NO_PRODUCTS, Sizes
 from thinrnn._layers.registry import layer_of
-from thinrnn._model.isolation import copy_module, run
+from thinrnn._model.copying import copy_module
+from thinrnn._model.isolation import run
 from thinrnn._model.tree import call_arguments, tensors_in
 from thinrnn._surgery.compact import compact
 from thinrnn.plan import Plan, named_tensors
@@ -171,7 +172,7 @@ def _applications(model: nn.Module, example: Any) -> dict[str, int]:
     return counts
 
 
-def _vectors(module: nn.Module, taken: Tensor, result: Any) -> int:
+def _vectors(module: nn.Module, taken: Tensor, result: Tensor) -> int:
     if isinstance(module, _ConvTransposeNd):
         return taken.numel() // module.in_channels
     if isinstance(module, _ConvNd):

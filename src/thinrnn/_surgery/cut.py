@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor, nn
 
-from thinrnn._gates.attach import Attached
+from thinrnn._gates.attached import Attached
 from thinrnn._layers.recurrent import RNNLayer
 from thinrnn._layers.registry import layer_of
 from thinrnn.errors import PlanError

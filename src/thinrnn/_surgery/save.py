@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from thinrnn import __version__
 from thinrnn._files import write_together
-from thinrnn._gates.attach import Attached, attach_, attached, detach_, is_attached
+from thinrnn._gates.attach import attach_, attached, detach_, is_attached
+from thinrnn._gates.attached import Attached
 from thinrnn._gates.estimators import Fixed
 from thinrnn._model.patching import remove_hooks_
 from thinrnn._surgery.full_width_inputs import add_hooks_, full_width_inputs

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from thinrnn._gates.attach import Attached, attached
+from thinrnn._gates.attach import attached
+from thinrnn._gates.attached import Attached
 from thinrnn._gates.scaled_weight import along
 from thinrnn._surgery.cut import (
     Keep,

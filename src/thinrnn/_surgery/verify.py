@@ -227,7 +227,7 @@ def _small_arguments(gated: nn.Module, arguments: Arguments, record: Record | No
     inputs = [group for group in record.plan.groups if group.is_input]
     names = iter(argument_names(gated, arguments))
 
-    def pick(tensor: Tensor) -> Tensor:
+    def narrow(tensor: Tensor) -> Tensor:
         name = next(names)
         for group in inputs:
             axes = [d for d in range(tensor.dim()) if tensor.shape[d] == group.size]
@@ -236,7 +236,8 @@ def _small_arguments(gated: nn.Module, arguments: Arguments, record: Record | No
                 return tensor.index_select(axes[-1], kept)
         return tensor
 
-    return map_tensors(arguments, pick)
+    chosen: Arguments = map_tensors(arguments, narrow)
+    return chosen
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:

@@ -1,0 +1,291 @@
+"""What gates are on a model: parameters, hooks, and weights multiplied by the gates.
+
+    model(x) ──▶ pre-hook: draw each gate once, hang gated weights over the layers that read them
+                 forward as the user wrote it, fused kernels included
+             ──▶ post-hook: take the gated weights off again
+
+Gated weights are hung over a module by an entry in its `__dict__`, which Python finds before the
+parameter of the same name. Parameters, `state_dict` keys and the user's code stay as they were.
+"""
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from thinrnn._gates.estimators import Estimator
+from thinrnn._gates.gate import Gate
+from thinrnn._gates.readers import Reader, find_readers
+from thinrnn._gates.scaled_weight import in_one_piece, scale
+from thinrnn._gates.sizes import Sizes
+from thinrnn._layers.recurrent import RNNLayer
+from thinrnn._layers.registry import layers_of
+from thinrnn._model.copying import copy_module
+from thinrnn._model.patching import Gone, remove_hooks_
+from thinrnn.errors import PlanError
+from thinrnn.plan import Plan
+
+Hook = Callable[[nn.Module, Any, Any], tuple[Any, Any]]
+
+
+class Attached:
+    """The gates of a model, the parameters they act on, and the hooks that apply them."""
+
+    def __init__(self, model: nn.Module, plan: Plan, estimator: Estimator) -> None:
+        find_readers(model, plan)  # raises, if it does, before the model is changed
+        self.model = model
+        self.first_plan = plan  # as attached; `plan` follows the model when it shrinks
+        self.plan = plan
+        self.estimator = estimator
+        self.sizes = Sizes(model, plan)
+        self.gates: dict[str, Gate] = {}
+        reference = next(p for p in model.parameters() if p.is_floating_point())
+        wide = torch.float64 if reference.dtype == torch.float64 else torch.float32
+        for group in plan.groups:
+            start = estimator.start(group.size).to(reference.device, wide)
+            gate = Gate(group.name, model, estimator, start)
+            model.register_parameter(gate.key("log_alpha"), nn.Parameter(start))
+            origin = torch.arange(group.size, device=reference.device)
+            model.register_buffer(gate.key("origin"), origin)
+            self.gates[group.name] = gate
+        self.depth = 0
+        self.last: dict[str, Tensor] = {}  # the last sample, cut off from its graph
+        self.noise: dict[str, Tensor] = {}  # what it was drawn from
+        self.layers = layers_of(model)
+        self.input_hooks: Mapping[str, Hook] = {}  # they narrow what arrives at full width
+        self.is_frozen = False  # gates learn no more: training uses their test-time values
+        self._folded: tuple[tuple[int, ...], bool] | None = None  # for which gates, what was seen
+        self.follow(plan, {})
+
+    def follow(self, plan: Plan, input_hooks: Mapping[str, Hook]) -> None:
+        """Set readers and hooks for a plan: at the start, and after each cut."""
+        self.plan = plan
+        remove_hooks_(self.model, self._is_own)
+        self.readers = find_readers(self.model, plan)
+        self.of_module: dict[nn.Module, list[Reader]] = defaultdict(list)
+        for reader in self.readers:
+            for module, _ in reader.homes:
+                if reader not in self.of_module[module]:
+                    self.of_module[module].append(reader)
+        self.model.register_forward_pre_hook(self._enter_model, prepend=True)
+        self.model.register_forward_hook(self._leave_model, always_call=True)
+        self.model.register_load_state_dict_pre_hook(self._check_state)
+        for module in self.of_module:
+            if module is not self.model:
+                module.register_forward_pre_hook(self._enter_layer)
+                module.register_forward_hook(self._leave_layer, always_call=True)
+        self.input_hooks = input_hooks
+        for name, hook in input_hooks.items():
+            self.model.get_submodule(name).register_forward_pre_hook(hook, with_kwargs=True)
+
+    def remove(self) -> None:
+        """Take hooks, gates and this object off the model."""
+        self._leave_(self.model, self)
+
+    def _leave_(self, model: nn.Module, own: object) -> None:
+        remove_hooks_(model, lambda hook: hook is own)
+        for gate in self.gates.values():
+            del model._parameters[gate.key("log_alpha")]
+            del model._buffers[gate.key("origin")]
+        del model.__dict__["_thinrnn"]
+
+    def _is_own(self, hook: object) -> bool:
+        return hook is self or any(hook is other for other in self.input_hooks.values())
+
+    def copy_without(self, memo: dict[int, Any]) -> nn.Module:
+        """Return a copy of the model without gates; `memo` holds tensors to put in, by id."""
+        gone = Gone()
+        memo |= {id(thing): gone for thing in (self, *self.input_hooks.values())}
+        clone = copy_module(self.model, memo)
+        self._leave_(clone, gone)
+        return clone
+
+    def values(self, groups: Iterable[str]) -> dict[str, Tensor]:
+        """Return the gates for one call: a fresh sample in training, the estimate in eval."""
+        if self.is_frozen or not self.model.training:
+            return {name: self.gates[name].value for name in groups}
+        drawn = self._drawn(list(groups))
+        # a sample with its graph would keep the gates' gradient accumulators alive, on the stream
+        # where they were made, and no CUDA graph could be captured on another
+        self.last.update({name: value.detach() for name, value in drawn.items()})
+        return drawn
+
+    def freeze_(self) -> None:
+        """Let the gates learn no more: from now on training uses their values in eval."""
+        self.is_frozen = True
+        for gate in self.gates.values():
+            gate.log_alpha.requires_grad_(False)
+
+    def unfreeze_(self) -> None:
+        """Let frozen gates learn again, from the start where they had been folded away."""
+        if not self.is_frozen:
+            return
+        if self.is_folded:
+            for gate in self.gates.values():
+                gate.log_alpha = start = self.estimator.start(gate.size)
+                gate.start[gate.origin.cpu()] = start.to(gate.start)
+        self.is_frozen = False
+        for gate in self.gates.values():
+            gate.log_alpha.requires_grad_(True)
+
+    @property
+    def is_folded(self) -> bool:
+        """Whether gates learn no more and are all 1, so that they need not be applied."""
+        if not self.is_frozen:
+            return False
+        now = tuple(gate.log_alpha._version for gate in self.gates.values())
+        if self._folded is None or self._folded[0] != now:
+            are_one = all(bool((gate.value == 1).all()) for gate in self.gates.values())
+            self._folded = (now, are_one)
+        return self._folded[1]
+
+    def _drawn(self, groups: list[str]) -> dict[str, Tensor]:
+        """Return one sample per gate, all groups in one go."""
+        gates = [self.gates[name] for name in groups]
+        log_alpha = torch.cat([gate.wide_log_alpha for gate in gates])
+        uniform = self._noise(gates, log_alpha)
+        if log_alpha.numel() < uniform.numel():
+            starts = accumulate((gate.full_size for gate in gates), initial=0)
+            present = [g.origin + s for g, s in zip(gates, starts, strict=False)]
+            uniform = uniform[torch.cat(present)]
+        sample = self.estimator.sample(log_alpha, uniform)
+        return dict(zip(groups, sample.split([gate.size for gate in gates]), strict=True))
+
+    def _noise(self, gates: list[Gate], like: Tensor) -> Tensor:
+        """Return noise for the groups as they were at first.
+
+        So removing neurons leaves the noise of the others, and all random numbers after it, as
+        they were. Checkpointing runs layers again inside the backward pass: they get the noise of
+        the first run; if it is the whole model, noise is drawn all the same, as on the first run.
+        """
+        known = [self.noise[gate.name] for gate in gates if gate.name in self.noise]
+        is_again = _is_in_backward() and len(known) == len(gates)
+        if is_again and not self.depth:
+            return torch.cat(known)
+        sizes = [gate.full_size for gate in gates]
+        uniform = torch.rand(sum(sizes), device=like.device, dtype=like.dtype)
+        if is_again:
+            return torch.cat(known)
+        names = (gate.name for gate in gates)
+        self.noise.update(zip(names, uniform.split(sizes), strict=True))
+        return uniform
+
+    def rnns(self) -> list[str]:
+        """Return the names of the modules that were RNNs of torch when gates were attached."""
+        return [name for name, layer in self.layers.items() if isinstance(layer, RNNLayer)]
+
+    def open_probabilities(self) -> dict[str, Tensor]:
+        """Return P(gate != 0) of every original neuron; 0 for those that were removed."""
+        log_alpha = torch.cat([gate.wide_log_alpha for gate in self.gates.values()])
+        joint = self.estimator.open_probability(log_alpha)
+        parts = joint.split([gate.size for gate in self.gates.values()])
+        found = {}
+        for (name, gate), probability in zip(self.gates.items(), parts, strict=True):
+            if gate.size < gate.full_size:
+                nothing = probability.new_zeros(gate.full_size)
+                probability = nothing.index_copy(0, gate.origin, probability)
+            found[name] = probability
+        return found
+
+    def _enter_model(self, module: nn.Module, args: Any) -> None:
+        if self.depth and not _is_nested(module):  # Ctrl-C has skipped the hook that leaves
+            self._take_off(self.readers, None)
+            self.depth = 0
+        self.depth += 1
+        if self.depth == 1:
+            if self.is_folded:
+                return
+            with _unseen_by_checkpointing():
+                self._hang(self.readers, None, self.values(self.gates))
+
+    def _leave_model(self, module: nn.Module, args: Any, result: Any) -> None:
+        self.depth = max(self.depth - 1, 0)  # 0 already if another's hook raised before ours
+        if self.depth == 0:
+            self._take_off(self.readers, None)
+
+    def _enter_layer(self, module: nn.Module, args: Any) -> None:
+        if self.depth == 0 and not self.is_folded:
+            # a layer called on its own, not from the model's forward
+            readers = self.of_module[module]
+            groups = dict.fromkeys(g for reader in readers for g in reader.groups)
+            with _unseen_by_checkpointing():
+                self._hang(readers, module, self.values(groups))
+
+    def _leave_layer(self, module: nn.Module, args: Any, result: Any) -> None:
+        if self.depth == 0:
+            self._take_off(self.of_module[module], module)
+
+    def _hang(
+        self, readers: list[Reader], only: nn.Module | None, values: dict[str, Tensor]
+    ) -> None:
+        covered: dict[nn.Module, dict[str, Tensor]] = defaultdict(dict)
+        for reader in readers:
+            gated = scale(reader.weight, reader.factors(values), reader.dim, reader.scratch)
+            for module, name in reader.homes:
+                if only is None or module is only:
+                    covered[module][name] = gated
+        for module, weights in covered.items():
+            if isinstance(module, nn.RNNBase):
+                module.__dict__.setdefault("_thinrnn_flat", module._flat_weights)
+                dtype = next(iter(weights.values())).dtype  # cuDNN wants one type for all
+                named: Any = zip(module._flat_weights_names, module._flat_weights, strict=True)
+                flat = [weights.get(n, w).to(dtype) for n, w in named]
+                module.__dict__["_flat_weights"] = in_one_piece(flat) if flat[0].is_cuda else flat
+            else:
+                module.__dict__.update(weights)
+
+    def _take_off(self, readers: list[Reader], only: nn.Module | None) -> None:
+        for reader in readers:
+            for module, name in reader.homes:
+                if only is not None and module is not only:
+                    continue
+                if isinstance(module, nn.RNNBase):
+                    flat = module.__dict__.pop("_thinrnn_flat", None)
+                    if flat is not None:
+                        module.__dict__["_flat_weights"] = flat
+                else:
+                    module.__dict__.pop(name, None)
+
+    def _check_state(self, module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+        own = {k for k in [*module._parameters, *module._buffers] if k.startswith("thinrnn:")}
+        given = {k[len(prefix) :] for k in state if k.startswith(f"{prefix}thinrnn:")}
+        wrong = sorted((own ^ given) if given else ())
+        for key in own & given:
+            here, there = getattr(module, key), state[prefix + key]
+            same = here.shape == there.shape
+            if same and key.endswith(":origin"):
+                same = torch.equal(here.cpu(), there.cpu())
+            if not same:
+                wrong.append(key)
+        if wrong:
+            names = ", ".join(sorted({k.split(":")[1].replace("/", ".") for k in wrong}))
+            raise PlanError(
+                f"these weights were saved with another plan: groups {names} differ. Attach the "
+                "plan they were trained with (Plan.from_json), and cut_ it if it had shrunk."
+            )
+
+
+def _is_in_backward() -> bool:
+    return torch._C._current_graph_task_id() != -1
+
+
+def _unseen_by_checkpointing() -> Any:
+    """Return a context in which what is saved for backward stays out of checkpointing's count.
+
+    A layer that is run again gets its gated weights from another place than on the first run.
+    """
+    return torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+
+
+def _is_nested(module: nn.Module) -> bool:
+    """Return whether the call of a module that has just begun stands inside another one."""
+    calls, frame = 0, sys._getframe()
+    while frame is not None and calls < 2:
+        is_call = frame.f_code is nn.Module._call_impl.__code__
+        calls += is_call and frame.f_locals.get("self") is module
+        frame = frame.f_back  # type: ignore[assignment]
+    return calls == 2

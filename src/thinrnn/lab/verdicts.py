@@ -49,12 +49,12 @@ def _finite(config: Mapping[str, Any], summaries: Summaries) -> list[Verdict]:
 def _size(settings: Mapping[str, Any], summaries: Summaries) -> list[Verdict]:
     small, dense = summaries.get("small"), summaries.get("dense")
     found = []
-    for name, target in (("params", "target_params"), ("macs", "target_macs")):
-        wanted = settings.get(target)
+    for name, key in (("parameters", "params"), ("mult-adds", "macs")):
+        wanted = settings.get(f"target_{key}")
         if small is None or wanted is None or (wanted <= 1 and dense is None):
             continue
-        limit = wanted * _number(dense, name) if dense is not None and wanted <= 1 else wanted
-        size = _number(small, name)
+        limit = wanted * _number(dense, key) if dense is not None and wanted <= 1 else wanted
+        size = _number(small, key)
         found.append(Verdict(f"{size:,.0f} {name}, at most {limit:,.0f}", size <= limit))
     return found
 

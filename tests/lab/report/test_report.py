@@ -152,8 +152,8 @@ def test_other_runs_show_the_verdict_on_their_target(make_run: MakeRun) -> None:
     config = {"preset": "lm", "settings": {"target_params": 0.25, "target_macs": 400_000}}
     page = Page(write_report([make_run(config=config)]))
     assert page.verdicts() == ["kept", "broken"]
-    assert "431,204 params, at most 481,400" in page.text
-    assert "418,000 macs, at most 400,000" in page.text
+    assert "431,204 parameters, at most 481,400" in page.text
+    assert "418,000 mult-adds, at most 400,000" in page.text
 
 
 def test_the_tables_hold_the_measured_values(make_run: MakeRun) -> None:

@@ -41,7 +41,7 @@ _HOMES = {
     "nn.states": ["States"],
     "onnx.top_k": ["top_k_onnx"],
     "onnx.export": ["Export", "export_onnx"],
-    "onnx.quantize": ["Quantized", "quantize_onnx"],
+    "onnx.quantize": ["Quantized", "QuantizedWeight", "quantize_onnx"],
     "plan": ["Group", "Plan", "Refusal", "Slice"],
     "timing": ["Benchmark", "Timing", "benchmark"],
 }

@@ -46,6 +46,7 @@ from thinrnn.nn.states import States as States
 from thinrnn.onnx.export import Export as Export
 from thinrnn.onnx.export import export_onnx as export_onnx
 from thinrnn.onnx.quantize import Quantized as Quantized
+from thinrnn.onnx.quantize import QuantizedWeight as QuantizedWeight
 from thinrnn.onnx.quantize import quantize_onnx as quantize_onnx
 from thinrnn.onnx.top_k import top_k_onnx as top_k_onnx
 from thinrnn.plan import Group as Group

@@ -1,7 +1,7 @@
 """Models timed side by side in one process.
 
-Calls are interleaved, one of each model per round in rotating order, so that whatever else the
-machine does meets all of them alike; medians and the spread are reported, and ratios of medians.
+Calls are interleaved, one of each model per round in rotating order, so that other work on the
+machine slows all of them alike. Reported are medians, the spread, and ratios of medians.
 """
 
 import contextlib
@@ -27,7 +27,14 @@ Call = Callable[[], Any]
 
 @dataclass(frozen=True)
 class Timing:
-    """Milliseconds per call of one model: the median, and where the middle 80 % lie."""
+    """Milliseconds per call of one model.
+
+    Attributes:
+        median: The median.
+        low: The 10th percentile.
+        high: The 90th percentile.
+        calls: How many calls were timed.
+    """
 
     median: float
     low: float
@@ -37,7 +44,12 @@ class Timing:
 
 @dataclass(frozen=True)
 class Benchmark(Mapping[str, Timing]):
-    """Timings by name, in the order given; the first is what the others are compared with."""
+    """The timing of each model by name, in the order given; `print` shows them as a table.
+
+    Attributes:
+        timings: The timings by name. The first one is what the others are compared with.
+        threads: The CPU threads that torch used.
+    """
 
     timings: dict[str, Timing]
     threads: int
@@ -75,19 +87,29 @@ def benchmark(
     seconds: float = 2.0,
     rounds: int = 15,
 ) -> Benchmark:
-    """Return how long each model takes for one call on the example.
+    """Time models side by side: how long does each take for one call on the example?
 
-    Arguments:
-        models: what to call, by name; torch modules are put into eval mode for the time.
-        example: what to call all of them with: a tensor, a tuple of arguments, a dictionary of
-            keyword arguments.
-        threads: CPU threads of torch for the time.
-        seconds: about how long to measure each model.
-        rounds: measure each model at least so often, however long that takes.
+    The models take turns, so that other work on the machine slows all of them alike. Compare the
+    medians of one benchmark, not those of two.
 
-    >>> models = {"wide": nn.LSTM(64, 512), "narrow": nn.LSTM(64, 8)}
-    >>> benchmark(models, torch.zeros(20, 4, 64), seconds=0.1).speedup("narrow") > 1
-    True
+    Args:
+        models: What to call, by name. Torch modules are in eval mode meanwhile.
+        example: What to call them with: a tensor, a tuple of arguments, or a dictionary of keyword
+            arguments.
+        threads: The CPU threads that torch may use meanwhile.
+        seconds: About how long to time each model.
+        rounds: How often to time each model at least, however long that takes.
+
+    Returns:
+        The timing of each model, and how many times faster than the first one it is.
+
+    Raises:
+        ExampleError: There is no model, or one does not run on the example.
+
+    Examples:
+        >>> models = {"wide": nn.LSTM(64, 512), "narrow": nn.LSTM(64, 8)}
+        >>> benchmark(models, torch.zeros(20, 4, 64), seconds=0.1).speedup("narrow") > 1
+        True
     """
     import torch
 

@@ -82,15 +82,15 @@ class LastWord(Tagger):
         return self.head(self.rnn(self.embedding(tokens))[0][-1])
 
 
-@pytest.mark.parametrize("per_row", [False, True])
-def test_tied_matrix_of_a_single_step_is_stored_once(per_row: bool, tmp_path: Path) -> None:
+def test_tied_matrix_of_a_single_step_is_stored_once(tmp_path: Path) -> None:
     model = LastWord(nn.LSTM(24, 24), 24, tied=True)
-    path, done = files(model, tmp_path, per_row=per_row)
-    before, after = outputs(path), outputs(done.path)
-    assert numpy.linalg.norm(after - before) < 0.04 * numpy.linalg.norm(before)
-    assert operators(done.path)["DynamicQuantizeMatMul"] == 1
-    sizes = [numpy.prod(w.dims) for w in onnx.load(done.path).graph.initializer]
-    assert sizes.count(200 * 24) == 1
+    for per_row in (False, True):
+        path, done = files(model, tmp_path, per_row=per_row)
+        before, after = outputs(path), outputs(done.path)
+        assert numpy.linalg.norm(after - before) < 0.04 * numpy.linalg.norm(before)
+        assert operators(done.path)["DynamicQuantizeMatMul"] == 1
+        sizes = [numpy.prod(w.dims) for w in onnx.load(done.path).graph.initializer]
+        assert sizes.count(200 * 24) == 1
 
 
 class TwoTables(Tagger):
@@ -111,25 +111,28 @@ class TwoTables(Tagger):
         return torch.cat([self.head(hidden), self.others(narrow)], -1)
 
 
-@pytest.mark.parametrize("per_row", [False, True])
-def test_weights_of_a_table_are_stored_once_and_in_8_bits(per_row: bool, tmp_path: Path) -> None:
+def test_weights_of_a_table_are_stored_once_and_in_8_bits(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    before, result = files(TwoTables(), tmp_path, per_row=per_row)
-    wanted, found = outputs(before), outputs(result.path)
-    assert numpy.abs(wanted - found).max() < 0.03 * numpy.abs(wanted).max()
-    for path, kind in ((before, "FLOAT"), (result.path, "INT8")):
-        shapes = Counter(
-            tuple(one.dims)
-            for one in onnx.load(path).graph.initializer
-            if onnx.TensorProto.DataType.Name(one.data_type) == kind
+    model = TwoTables()
+    for per_row in (False, True):
+        before, result = files(model, tmp_path, per_row=per_row)
+        wanted, found = outputs(before), outputs(result.path)
+        assert numpy.abs(wanted - found).max() < 0.03 * numpy.abs(wanted).max()
+        for path, kind in ((before, "FLOAT"), (result.path, "INT8")):
+            shapes = Counter(
+                tuple(one.dims)
+                for one in onnx.load(path).graph.initializer
+                if onnx.TensorProto.DataType.Name(one.data_type) == kind
+            )
+            assert shapes[60, 24] == shapes[140, 8] == shapes[8, 24] == 1
+            assert shapes[200, 24] == shapes[140, 24] == shapes[8, 140] == shapes[24, 60] == 0
+        names = {name for name, _ in TwoTables().named_parameters(remove_duplicate=False)}
+        assert all(
+            w.name.removesuffix(".T") in names or w.name[:3] == "rnn" for w in result.weights
         )
-        assert shapes[60, 24] == shapes[140, 8] == shapes[8, 24] == 1
-        assert shapes[200, 24] == shapes[140, 24] == shapes[8, 140] == shapes[24, 60] == 0
-    names = {name for name, _ in TwoTables().named_parameters(remove_duplicate=False)}
-    assert all(w.name.removesuffix(".T") in names or w.name[:3] == "rnn" for w in result.weights)
-    assert all(
-        len(w.shape) == 1 or w.name.endswith(".B") for w in result.weights if "float" in w.now
-    )
+        assert all(
+            len(w.shape) == 1 or w.name.endswith(".B") for w in result.weights if "float" in w.now
+        )
 
 
 def test_tiny_layers_stay_as_they_are(tmp_path: Path) -> None:

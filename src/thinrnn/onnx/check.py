@@ -1,4 +1,4 @@
-"""A file beside its model: the same inputs at several sizes, whole and in chunks."""
+"""Compare a file with its model at several sizes, on whole sequences and in chunks."""
 
 from thinrnn.errors import ExportError
 from thinrnn.onnx._trace.axes import Axis, resized, varied
@@ -6,6 +6,10 @@ from thinrnn.onnx._trace.subject import Subject
 from thinrnn.onnx.runtime import OnnxFile, difference
 
 LARGEST_DIFFERENCE = 1e-4
+IN_CHUNKS = (
+    " when it runs in chunks: something besides the recurrent layers looks across time, so the "
+    "model cannot be streamed"
+)
 
 
 def compare(
@@ -17,7 +21,8 @@ def compare(
         tensors = varied(resized(subject.arguments.tensors, sizes), seed)
         if subject.shapes_at(tensors) is None:
             continue
-        wanted = [one for place, one in enumerate(subject.run(tensors)) if place in kept]
+        outputs = subject.run(tensors)
+        wanted = [outputs[place] for place in kept]
         values = {
             name: tensor.numpy()
             for name, tensor in zip(subject.arguments.names, tensors, strict=True)
@@ -25,35 +30,28 @@ def compare(
         }
         at = {axis.name: size for axis, size in sizes.items()}
         batch = at.get("batch", 1)
-        found = file({**values, **file.first_states(batch)})
-        apart = difference(wanted, [found[name] for name in names])
-        if not apart <= LARGEST_DIFFERENCE:
-            raise ExportError(_why(apart, at, subject))
-        largest = max(largest, apart)
+        runs = [(file({**values, **file.first_states(batch)}), _why_whole(subject))]
         if file.states:
             chunks = split_into_chunks(at["time"])
-            found = file.stream(values, subject.time_axes, chunks, batch)
+            runs.append((file.stream(values, subject.time_axes, chunks, batch), IN_CHUNKS))
+        for found, why in runs:
             apart = difference(wanted, [found[name] for name in names])
             if not apart <= LARGEST_DIFFERENCE:
+                listed = ", ".join(f"{name} {size}" for name, size in at.items()) or "the example"
                 raise ExportError(
-                    f"at {_listed(at)} in chunks the outputs differ by {apart:.3g}: something "
-                    "besides the recurrent layers looks across time, so this model cannot be "
-                    "streamed; nothing was written."
+                    f"at {listed} the file differs from the model by {apart:.3g}{why}; nothing was "
+                    "written."
                 )
             largest = max(largest, apart)
         checked.append(at)
     return largest, checked
 
 
-def _why(apart: float, at: dict[str, int], subject: Subject) -> str:
-    if any(layer.packed for layer in subject.watch.layers):
-        why = "the longest sequence of the example has to fill the time axis; if it does, "
-    else:
-        why = ""
-    return (
-        f"at {_listed(at)} the file differs from the model by {apart:.3g}: {why}the model does "
-        "something that depends on sizes or values in Python; nothing was written."
-    )
+def _why_whole(subject: Subject) -> str:
+    why = ": "
+    if any(layer.packed for layer in subject.calls.layers):
+        why += "the longest sequence of the example has to fill the time axis; if it does, "
+    return f"{why}the model's Python code depends on sizes or values"
 
 
 def sizes_to_check(axes: list[Axis]) -> list[dict[Axis, int]]:
@@ -76,7 +74,3 @@ def split_into_chunks(steps: int) -> list[int]:
         chunks.append(min(len(chunks) + 1, steps))
         steps -= chunks[-1]
     return chunks
-
-
-def _listed(sizes: dict[str, int]) -> str:
-    return ", ".join(f"{name} {size}" for name, size in sizes.items()) or "the example"

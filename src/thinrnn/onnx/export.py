@@ -1,4 +1,4 @@
-"""export_onnx: a model as an ONNX file that has been run beside it."""
+"""export_onnx: write a model as an ONNX file and compare the two."""
 
 import json
 from collections.abc import Mapping
@@ -108,7 +108,7 @@ def export_onnx(
         raise ExportError("the weights take more than 2 GB, which one ONNX file cannot hold.")
     model = copy_module(small).eval().cpu().float()
     subject = Subject(model, example)
-    states = states_of(subject.watch, subject.axes) if streaming else {}
+    states = states_of(subject.calls, subject.axes) if streaming else {}
     kept = subject.outputs_without_states() if streaming else list(range(len(subject.outputs)))
     names = [name for place, name in enumerate(subject.output_names) if place in kept]
 
@@ -123,7 +123,7 @@ def export_onnx(
         shapes,
         input_names=[*subject.arguments.names, *states],
         output_names=[*names, *(f"{name}.next" for name in states)],
-        layers=subject.watch.layers,
+        layers=subject.calls.layers,
     )
     graph.metadata_props.update(_described(subject, small, metadata or {}))
     return _write(graph, Path(path), subject, kept, names)
@@ -136,7 +136,7 @@ def _free(axes: list[Axis], which: int) -> dict[int, str]:
 def _described(subject: Subject, small: nn.Module, more: Mapping[str, Any]) -> dict[str, str]:
     tables = {n: m for n, m in small.named_modules() if isinstance(m, nn.Embedding)}
     sizes = {name: table.embedding_dim for name, table in tables.items()}
-    sizes |= {layer.name: layer.hidden for layer in subject.watch.layers}
+    sizes |= {layer.name: layer.hidden for layer in subject.calls.layers}
     about = {
         "thinrnn": __version__,
         "model": type(small).__name__,

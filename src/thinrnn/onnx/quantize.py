@@ -1,11 +1,12 @@
-"""quantize_onnx: an ONNX file with weights in 8 bits, and what became of each of them."""
+"""quantize_onnx: an ONNX file with 8-bit weights, and a report of each weight."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from thinrnn.errors import ExportError, FolderError
-from thinrnn.onnx._passes.int8 import QuantizedWeight, quantize_
+from thinrnn.onnx._passes.int8 import QuantizedWeight as QuantizedWeight
+from thinrnn.onnx._passes.int8 import quantize_
 from thinrnn.onnx.files import read_model, write_model
 from thinrnn.onnx.runtime import OnnxFile, require_onnx
 

@@ -1,4 +1,4 @@
-"""The file run in ONNX Runtime beside the model in PyTorch."""
+"""ONNX files in ONNX Runtime."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ Array = numpy.ndarray[Any, Any]
 
 
 def require_onnx() -> None:
-    """Raise unless the packages of the extra `onnx` are here, and a torch that can export."""
+    """Raise unless the extra `onnx` is installed and torch can export."""
     require("onnx", "onnx", "onnx_ir", "onnxruntime", "onnxscript")
     if not hasattr(torch.onnx, "ops"):
         raise MissingExtraError(
@@ -62,7 +62,7 @@ class OnnxFile:
     def stream(
         self, values: dict[str, Array], axes: dict[str, int], chunks: Sequence[int], batch: int
     ) -> dict[str, Array]:
-        """Return what the file gives for chunks of the inputs, states handed on, put together.
+        """Run the inputs in chunks, pass the states on, and return the joined outputs.
 
         `axes` says where the time is in each input that has one.
         """

@@ -30,12 +30,21 @@ MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operators
 
 @dataclass(frozen=True)
 class QuantizedWeight:
-    """What became of one weight of a file."""
+    """What became of one weight of a file.
+
+    Attributes:
+        name: The name of the weight, from the model where it has one there.
+        operator: The ONNX operator that reads it.
+        shape: Its shape in the file.
+        now: "int8" if the operator computes in 8 bits, "int8 lookup" for a table of embeddings,
+            "int8 in the file" if it is float32 once loaded, or "float32".
+        why: Why it is not computed in 8 bits.
+    """
 
     name: str
     operator: str
     shape: tuple[int, ...]
-    now: str  # "int8", "int8 lookup", "int8 in the file" or "float32"
+    now: str
     why: str = ""
 
 

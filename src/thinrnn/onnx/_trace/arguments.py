@@ -20,14 +20,14 @@ from thinrnn.errors import ExampleError
 
 @dataclass
 class PaddedSequence:
-    """What stands for a packed sequence outside."""
+    """A packed sequence as ONNX sees it."""
 
     data: Tensor
     lengths: Tensor
 
 
 class Arguments:
-    """An example as named tensors, and how the model is called with others in their places."""
+    """An example as named tensors, and the way to call the model with other tensors."""
 
     def __init__(self, model: nn.Module, example: Any) -> None:
         args, kwargs = call_arguments(example)
@@ -42,7 +42,7 @@ class Arguments:
             raise ExampleError("no tensor in the example: give what the model is called with.")
 
     def call(self, model: nn.Module, tensors: Sequence[Tensor]) -> Any:
-        """Return what the model returns for other tensors, packed sequences made padded."""
+        """Call the model with other tensors and return its result, packed sequences padded."""
         given = iter(tensors)
         args, kwargs = map_tensors((self._args, self._kwargs), lambda _: next(given))
         result = model(*map(_packed, args), **{k: _packed(v) for k, v in kwargs.items()})
@@ -52,7 +52,7 @@ class Arguments:
 
 
 def unique(names: list[str]) -> list[str]:
-    """Return the names, numbered where several are the same."""
+    """Return the names, with numbers where several are equal."""
     counts, seen = Counter(names), Counter[str]()
     found = []
     for name in names:
@@ -86,6 +86,6 @@ def _packed(value: Any) -> Any:
 
 
 def _plain(tensor: Tensor) -> Tensor:
-    """The tensor on the CPU, in float32 if it is of another floating type."""
+    """Return the tensor on the CPU, in float32 if it is floating point."""
     tensor = tensor.detach().cpu()
     return tensor.to(torch.float32) if tensor.is_floating_point() else tensor

@@ -1,4 +1,4 @@
-"""Which axes of the inputs may have another size: found by trying.
+"""Find by trial which axes of the inputs may change their size.
 
 An axis is one size in several places: the batch is an axis of the tokens, of the lengths and of
 every state. Axes are found by calling the model with longer inputs.
@@ -20,7 +20,7 @@ MOST_TRIALS = 200
 
 @dataclass(frozen=True)
 class Axis:
-    """A size that the caller is free to choose, and where it is seen."""
+    """A size that the caller may choose, and the places where it occurs."""
 
     name: str
     size: int  # in the example
@@ -70,7 +70,7 @@ def distinct_sizes(
 ) -> dict[Axis, int]:
     """Return sizes, all different and none of them 1, with which the model runs.
 
-    A tracer takes sizes that are equal, or 1, for something that the model insists on.
+    A tracer treats sizes that are equal, or 1, as fixed by the model.
     """
     sizes: dict[Axis, int] = {}
     for axis in axes:
@@ -86,7 +86,7 @@ def distinct_sizes(
 
 
 def resized(tensors: Sequence[Tensor], sizes: dict[Axis, int]) -> list[Tensor]:
-    """Return inputs whose axes have other sizes, made of the same values; lengths grow along."""
+    """Return inputs with other sizes, made of the same values; lengths are scaled with them."""
     changed = list(tensors)
     for axis, size in sizes.items():
         for which, dim in axis.places:
@@ -107,7 +107,7 @@ def resized(tensors: Sequence[Tensor], sizes: dict[Axis, int]) -> list[Tensor]:
 
 
 def varied(tensors: Sequence[Tensor], seed: int) -> list[Tensor]:
-    """Return the inputs with noise on what is not a whole number, so that no two rows are alike."""
+    """Return the inputs with noise on fractional values, so that no two rows are equal."""
     generator = torch.Generator().manual_seed(seed)
     changed = []
     for tensor in tensors:
@@ -127,7 +127,7 @@ def _places(tensors: Sequence[Tensor]) -> Iterator[tuple[Place, int]]:
 def _together(
     tensors: Sequence[Tensor], place: Place, size: int, done: set[Place]
 ) -> Iterator[tuple[Place, ...]]:
-    """Yield the sets of places, the smallest first, that may be the axis that `place` is on."""
+    """Yield the sets of places that may form the axis of `place`, smallest first."""
     choices: list[list[Place | None]] = []
     for which, tensor in enumerate(tensors):
         if which != place[0]:

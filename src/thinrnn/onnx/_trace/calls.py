@@ -1,4 +1,4 @@
-"""What a model asks of torch's recurrent functions, met at the functions themselves.
+"""Calls of torch's recurrent functions, intercepted at the functions themselves.
 
 Subclasses of nn.LSTM, hooks, weights computed on the fly: whatever a model does around its
 recurrent layers, in the end it calls torch.lstm and the like.
@@ -76,19 +76,19 @@ def _weights(flat: Any, has_bias: bool) -> Weights:
 
 
 class Zeros:
-    """Tensors that are known to be zero, since they were made so; states of layers mostly are."""
+    """Tensors known to be zero because they were created so, as most initial states are."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Tensor, int]] = {}
 
-    def watch(self, func: Any, args: Any, result: Any) -> None:
-        """Look at a call that has just been made."""
+    def record(self, func: Any, args: Any, result: Any) -> None:
+        """Record a call that has just returned."""
         if func in MAKE_ZEROS or (func in KEEP_ZEROS and self.include(tensors_in(args))):
             for tensor in tensors_in(result):
                 self._known[id(tensor)] = (tensor, tensor._version)
 
     def include(self, tensors: Any) -> bool:
-        """Say whether all of the tensors, at least one, are zero."""
+        """Return whether there are tensors and all of them are zero."""
         found = list(tensors)
         return bool(found) and all(
             id(t) in self._known and self._known[id(t)][1] == t._version for t in found

@@ -84,7 +84,7 @@ def trace(
 
 
 def _fold(model: Any) -> None:
-    """Compute what depends on weights alone: gates in ONNX's order, transposed matrices.
+    """Fold what depends on weights alone: gates in ONNX's order, transposed matrices.
 
     A layer that is called several times is then computed as often, and stored once again.
     """
@@ -109,7 +109,7 @@ def _fold(model: Any) -> None:
 
 
 def _is_looked_up(value: Any) -> bool:
-    """Whether a value is a table of embeddings or a part of one."""
+    """Return whether a value is a table of embeddings or part of one."""
     return any(
         (use.node.op_type, use.idx) == ("Gather", 0)
         or (use.node.op_type in TABLES and _is_looked_up(use.node.outputs[0]))
@@ -118,7 +118,7 @@ def _is_looked_up(value: Any) -> bool:
 
 
 def _check_weights(model: Any) -> None:
-    """Raise if a recurrent operator reads weights that are still to be computed."""
+    """Raise if a recurrent operator reads weights that the graph computes."""
     for node in model.graph.all_nodes():
         weights = node.inputs[1:4] if node.op_type in ("LSTM", "GRU", "RNN") else ()
         if any(weight is not None and not weight.is_initializer() for weight in weights):
@@ -129,7 +129,7 @@ def _check_weights(model: Any) -> None:
 
 
 def _forget_sources(model: Any) -> None:
-    """Remove what the exporter notes about source files."""
+    """Remove what the exporter records about source files."""
     from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 
     ClearMetadataAndDocStringPass()(model)
@@ -138,7 +138,7 @@ def _forget_sources(model: Any) -> None:
 
 
 def _explained(error: Exception) -> str:
-    """Say in one sentence why torch could not follow the model."""
+    """Return in one sentence why torch could not trace the model."""
     causes: list[BaseException] = [error]
     while causes[-1].__cause__ is not None:
         causes.append(causes[-1].__cause__)
@@ -149,12 +149,12 @@ def _explained(error: Exception) -> str:
             "use nn.LSTM, nn.GRU or nn.RNN for the loop, or export a model of one step that takes "
             f"and returns its state. (torch: {reason})"
         )
-    return f"torch.export cannot follow the model: {reason}"
+    return f"torch.export cannot trace the model: {reason}"
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the exporter's remarks to itself; what matters about a file is checked by running it."""
+    """Silence the exporter's warnings; the file is checked by running it."""
     loggers = [logging.getLogger(name) for name in ("torch", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:

@@ -1,4 +1,4 @@
-"""The recurrent layers that a model calls, noted while it runs as it always does."""
+"""The recurrent layers that a model calls, recorded during an ordinary run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from thinrnn.onnx._trace.calls import CELLS, MODES, Call, Zeros, read_call
 
 @dataclass(frozen=True)
 class LayerCall:
-    """A recurrent layer as it was called: where it is, its sizes, what it started from."""
+    """One call of a recurrent layer: its name, its sizes, and how it started."""
 
     name: str  # of the layer, as in "rnn.l0"
     mode: str
@@ -34,7 +34,7 @@ class LayerCall:
 
 
 class LayerCalls(TorchFunctionMode):
-    """Notes the recurrent layers that a model calls, while it runs as it always does."""
+    """Records the recurrent layers that a model calls, without changing the run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,11 +53,11 @@ class LayerCalls(TorchFunctionMode):
         result = func(*args, **(kwargs or {}))
         if func in MODES:
             self.last += [state for stacked in result[1:] for state in stacked]
-        self._zeros.watch(func, args, result)
+        self._zeros.record(func, args, result)
         return result
 
     def note_rhn(self, name: str, rhn: RHN, hx: Any, output: Tensor, h_n: Tensor) -> None:
-        """Note a layer that has no function of its own in torch."""
+        """Record an RHN, which torch has no function for."""
         first, second = output.shape[:2] if output.dim() == 3 else (output.shape[0], 1)
         steps, batch = (second, first) if rhn.batch_first and output.dim() == 3 else (first, second)
         size = rhn.hidden_size
@@ -90,21 +90,21 @@ class LayerCalls(TorchFunctionMode):
             )
 
 
-def watch_layers(model: nn.Module, run: Callable[[], Any]) -> tuple[Any, LayerCalls]:
-    """Return what `run` returns, and the recurrent layers of the model that it called."""
-    watch = LayerCalls()
+def record_layers(model: nn.Module, run: Callable[[], Any]) -> tuple[Any, LayerCalls]:
+    """Return the result of `run`, and the recurrent layers that it called."""
+    calls = LayerCalls()
     stacks = {n for n, m in model.named_modules() if isinstance(m, RNNStack)}
 
     def enter(name: str) -> Callable[..., None]:
         def hook(*_: Any) -> None:
-            watch.module, watch.in_stack = name, name.rpartition(".")[0] in stacks
+            calls.module, calls.in_stack = name, name.rpartition(".")[0] in stacks
 
         return hook
 
     def leave(name: str) -> Callable[..., None]:
         def hook(module: RHN, args: Any, kwargs: Any, result: Any) -> None:
             hx = args[1] if len(args) > 1 else kwargs.get("hx")
-            watch.note_rhn(name, module, hx, *result)
+            calls.note_rhn(name, module, hx, *result)
 
         return hook
 
@@ -115,8 +115,8 @@ def watch_layers(model: nn.Module, run: Callable[[], Any]) -> tuple[Any, LayerCa
         elif isinstance(module, RHN):
             hooks.append(module.register_forward_hook(leave(name), with_kwargs=True))
     try:
-        with watch, torch.no_grad():
-            return run(), watch
+        with calls, torch.no_grad():
+            return run(), calls
     finally:
         for hook in hooks:
             hook.remove()

@@ -1,4 +1,4 @@
-"""Modules whose forward does what a graph cannot, replaced while a copy of the model is traced."""
+"""Forwards that cannot be traced, replaced in the copy of the model that is traced."""
 
 import functools
 from typing import Any
@@ -17,7 +17,7 @@ from thinrnn.onnx._trace.tracer import Tracer
 
 
 def prepare_(model: nn.Module, tracer: Tracer) -> None:
-    """Make a copied model ready for a tracer; stacks run backward cells as backward operators."""
+    """Prepare a copied model for a tracer; backward cells of stacks become backward operators."""
     for module in model.modules():
         if isinstance(module, nn.RNNBase):
             # Its checks expect packed data to be what it is outside.
@@ -32,7 +32,7 @@ def prepare_(model: nn.Module, tracer: Tracer) -> None:
 
 
 class _TracedInput(FullWidthInput):
-    """Compares widths alone: a batch that is free cannot be looked up in a set."""
+    """A pick that compares widths only: a free batch size cannot be looked up in a set."""
 
     def _state(self, state: Any, narrowings: list[Narrowing]) -> Any:
         if isinstance(state, Tensor) and len(narrowings) == 1:
@@ -90,7 +90,7 @@ def _each(state: Any, change: Any) -> Any:
 
 
 def run_rhn(tracer: Tracer, rhn: RHN, input: Any, hx: Any = None) -> tuple[Tensor, Tensor]:
-    """Return what an RHN returns, by way of a single operator."""
+    """Run an RHN as a single operator."""
     is_batched = input.dim() == 3
     x = input if is_batched else input.unsqueeze(1)
     if rhn.batch_first and is_batched:

@@ -1,32 +1,33 @@
-"""Which states a caller hands on from chunk to chunk, and which models have no such states."""
+"""The states that a caller passes from chunk to chunk, and the models that have none."""
 
 from thinrnn.errors import ExportError
 from thinrnn.onnx._trace.axes import Axis
 from thinrnn.onnx._trace.layers import LayerCall, LayerCalls
 
 
-def states_of(watch: LayerCalls, axes: list[Axis]) -> dict[str, int]:
-    """Return the states that a caller hands on, and their widths."""
-    if not watch.layers:
+def states_of(calls: LayerCalls, axes: list[Axis]) -> dict[str, int]:
+    """Return the width of each state that the caller passes on."""
+    if not calls.layers:
         raise ExportError(
-            "streaming: the model calls no nn.LSTM, nn.GRU or nn.RNN; a model of cells takes and "
-            "returns its state itself: export it without streaming, its state in the example."
+            "streaming: the model calls no nn.LSTM, nn.GRU or nn.RNN. A model of cells takes and "
+            "returns its state itself: export it without streaming and give the state in the "
+            "example."
         )
-    for layer in watch.layers:
+    for layer in calls.layers:
         _check_streams(layer)
     if "time" not in {axis.name for axis in axes}:
         raise ExportError(
-            "streaming: the model does not run at another length than the example's, or its "
-            "recurrent layers do not see the time axis as it comes in."
+            "streaming: the model runs only at the length of the example, or its recurrent layers "
+            "do not read the time axis of the input."
         )
     if any(axis.name.startswith("time_") for axis in axes):
         raise ExportError(
-            "streaming: the model reads sequences of several lengths; a stream has one: export "
-            "without streaming."
+            "streaming: the model reads sequences of different lengths, and a stream has one: "
+            "export without streaming."
         )
     return {
         f"{layer.name}.{kind}": width
-        for layer in watch.layers
+        for layer in calls.layers
         for kind, width in layer.state_widths.items()
     }
 
@@ -34,8 +35,8 @@ def states_of(watch: LayerCalls, axes: list[Axis]) -> dict[str, int]:
 def _check_streams(layer: LayerCall) -> None:
     if layer.directions > 1 or layer.name.partition("#")[0].endswith("_reverse"):
         raise ExportError(
-            f"streaming: '{layer.name}' reads its input from the end as well, and a stream has "
-            "none yet: export without streaming."
+            f"streaming: '{layer.name}' also reads its input from the end, which a stream "
+            "does not have yet: export without streaming."
         )
     if layer.packed:
         raise ExportError(
@@ -44,6 +45,6 @@ def _check_streams(layer: LayerCall) -> None:
         )
     if not layer.from_zeros:
         raise ExportError(
-            f"streaming: '{layer.name}' starts from a state that the model is given or makes "
-            "itself: give the example without a state, or export without streaming."
+            f"streaming: '{layer.name}' starts from a state that the caller or the model "
+            "provides: leave the state out of the example, or export without streaming."
         )

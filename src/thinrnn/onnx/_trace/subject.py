@@ -1,4 +1,4 @@
-"""A model at work on its example, as the export sees it."""
+"""The model that is exported, run on its example."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,11 +11,11 @@ from thinrnn._model.tree import paths_in, tensors_in
 from thinrnn.errors import ExampleError
 from thinrnn.onnx._trace.arguments import Arguments, unique
 from thinrnn.onnx._trace.axes import distinct_sizes, find_axes, named, resized, varied
-from thinrnn.onnx._trace.layers import LayerCalls, watch_layers
+from thinrnn.onnx._trace.layers import LayerCalls, record_layers
 
 
 class Subject:
-    """A model at work: its inputs with every axis of a size of its own, its layers, its outputs."""
+    """A model with its inputs, whose axes all differ in size, its layer calls and its outputs."""
 
     def __init__(self, model: nn.Module, example: Any) -> None:
         self.model = model
@@ -28,20 +28,20 @@ class Subject:
         axes = find_axes(first, self.shapes_at)
         sizes = distinct_sizes(axes, first, self.shapes_at)
         self.inputs = varied(resized(first, sizes), seed=0)
-        result, self.watch = watch_layers(model, lambda: self._call(self.inputs))
+        result, self.calls = record_layers(model, lambda: self._call(self.inputs))
         self.outputs = list(tensors_in(result))
         if not self.outputs:
             raise ExampleError("the model returns no tensor, so there is nothing to export.")
         taken = any(name.partition(".")[0] == "output" for name in self.arguments.names)
         self.output_names = _names(result, "result" if taken else "output", len(self.outputs))
-        self.axes = named(axes, _sizes_seen(self.watch), sizes)
+        self.axes = named(axes, _sizes_seen(self.calls), sizes)
         self.batch = next(
             (sizes[old] for old, new in zip(axes, self.axes, strict=True) if new.name == "batch"), 1
         )
 
     @property
     def time_axes(self) -> dict[str, int]:
-        """Where the time is in each input that has one."""
+        """The dimension of the time in each input that has one."""
         return {
             self.arguments.names[which]: dim
             for axis in self.axes
@@ -57,19 +57,19 @@ class Subject:
     def shapes_at(self, tensors: Sequence[Tensor]) -> Any:
         """Return the shapes that the model's layers and outputs have; None if it does not run."""
         try:
-            result, watch = watch_layers(self.model, lambda: self._call(tensors))
+            result, calls = record_layers(self.model, lambda: self._call(tensors))
         except Exception:
             return None
-        layers = [(layer.steps, layer.batch) for layer in watch.layers]
-        return layers, watch.cell_batches, [t.shape for t in tensors_in(result)]
+        layers = [(layer.steps, layer.batch) for layer in calls.layers]
+        return layers, calls.cell_batches, [t.shape for t in tensors_in(result)]
 
     def _call(self, tensors: Sequence[Tensor]) -> Any:
         with kept_attributes(self.model):
             return self.arguments.call(self.model, [t.clone() for t in tensors])
 
     def outputs_without_states(self) -> list[int]:
-        """Return which outputs are something else than states of recurrent layers."""
-        last = self.watch.last
+        """Return the places of the outputs that are no states of recurrent layers."""
+        last = self.calls.last
         kept = [place for place, one in enumerate(self.outputs) if not _made_of(one, last)]
         return kept or list(range(len(self.outputs)))
 
@@ -88,9 +88,9 @@ def _made_of(output: Tensor, states: Sequence[Tensor]) -> bool:
     return all(any(torch.equal(row, state) for state in states) for row in rows)
 
 
-def _sizes_seen(watch: LayerCalls) -> dict[int, str]:
-    """Return which sizes are the time and the batch of recurrent layers."""
-    names: dict[int, str] = {size: "batch" for size in watch.cell_batches}
-    for layer in watch.layers:
+def _sizes_seen(calls: LayerCalls) -> dict[int, str]:
+    """Return the names of the sizes that are time or batch of recurrent layers."""
+    names: dict[int, str] = {size: "batch" for size in calls.cell_batches}
+    for layer in calls.layers:
         names |= {layer.steps: "time", layer.batch: "batch"}
     return names

@@ -1,7 +1,7 @@
-"""A model while it is traced: recurrent functions become ONNX operators, packing becomes lengths.
+"""During tracing, recurrent functions become ONNX operators, and packing becomes lengths.
 
-A packed sequence is traced as what it was packed from: data (T, B, features), padding included,
-with the lengths beside it. So the longest sequence of a batch has to fill the time axis.
+A packed sequence is traced as its padded data (T, B, features) and its lengths. The longest
+sequence of a batch therefore has to fill the time axis.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from thinrnn.onnx._trace.operators import State, Weights, run_layer
 
 
 class Tracer(TorchFunctionMode):
-    """Stands between a traced model and torch.
+    """Replaces torch's recurrent functions while a model is traced.
 
     With `states`, layers that would start from zeros start from these instead, in the order in
     which they are called; `last` then has where each of them ended.
@@ -39,7 +39,7 @@ class Tracer(TorchFunctionMode):
         if func is Tensor.__getitem__ and id(args[0]) in self._lengths and args[1] == 0:
             return self._lengths[id(args[0])][2]  # the batch, which torch reads from batch_sizes
         result = func(*args, **(kwargs or {}))
-        self._zeros.watch(func, args, result)
+        self._zeros.record(func, args, result)
         return result
 
     def layer(
@@ -51,7 +51,7 @@ class Tracer(TorchFunctionMode):
         given: State | None,
         reverse: bool = False,
     ) -> tuple[Tensor, State]:
-        """Run one layer from the given state, or from the next one of the caller's."""
+        """Run one layer from the given state, or from the caller's next state when streaming."""
         state, streamed = self.first_state(given, 2 if mode == "LSTM" else 1)
         output, last = run_layer(mode, x, weights, lengths=lengths, state=state, reverse=reverse)
         if streamed:
@@ -59,7 +59,7 @@ class Tracer(TorchFunctionMode):
         return output, last
 
     def first_state(self, given: State | None, count: int) -> tuple[State | None, bool]:
-        """Return where a layer starts from (none: zeros), and whether its caller streams it."""
+        """Return the initial state of a layer, None for zeros, and whether it is streamed."""
         if given is not None and not self._zeros.include(given):
             return given, False
         if self._states is None:

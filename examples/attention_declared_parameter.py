@@ -1,8 +1,8 @@
 """A classifier with attention whose query is a raw parameter, not a layer.
 
-Weights inside layers are found by `find_groups`. A parameter that the model's own code multiplies
-with is not understood, so the plan refuses the neurons that it reads and says which parameter it
-is. One line declares it; `verify` proves that the declaration was right.
+`find_groups` finds weights inside layers. It does not understand a parameter that the model's own
+code multiplies with, so the plan refuses the neurons that this parameter reads, and names it. One
+line declares the parameter; `verify` checks that the declaration is right.
 """
 
 import torch

@@ -1,7 +1,7 @@
 """A bidirectional GRU that tags sequences of unequal length, packed.
 
-The task is made up: a token's tag says which of its two neighbours are red, so the tagger needs
-both directions. The gated model and the small one take packed sequences as the dense one does.
+The task is synthetic: the tag of a token tells which of its two neighbours are red, so the tagger
+needs both directions. The gated model and the small one take packed sequences, like the dense one.
 """
 
 import torch

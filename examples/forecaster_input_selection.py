@@ -1,8 +1,8 @@
-"""A forecaster that finds out which of its raw input features matter.
+"""A forecaster that learns which of its input features matter.
 
-Twelve sensors are measured, and the next value of the target depends on three of them. The input
-features are a group like any other, so their gates close too; `kept_inputs` names the ones that
-are left, and `compact(inputs="kept")` makes a model that wants to be given only those.
+The next value depends on three of twelve sensors. The input features are a group like any other, so
+their gates close too. `kept_inputs` lists the features that are left, and `compact(inputs="kept")`
+returns a model that takes only those.
 """
 
 import torch

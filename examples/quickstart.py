@@ -1,8 +1,8 @@
 """Prune a two-layer LSTM language model on real text, end to end, in about a minute.
 
-The text is the language reference that comes with Python itself (`pydoc_data.topics`). A model is
-trained for two epochs. From there it goes two ways, for the same number of epochs: one copy stays
-dense, the other is pruned to a quarter of its parameters. The table at the end compares the two.
+The text is the language reference that comes with Python (`pydoc_data.topics`). A model trains for
+two epochs. Then one copy stays dense, and another is pruned to a quarter of its parameters, for the
+same number of epochs. The table at the end compares the two.
 
     python examples/quickstart.py
     python examples/quickstart.py --quick    # tiny, a few seconds, to see that it runs

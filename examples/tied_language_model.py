@@ -1,8 +1,8 @@
 """A language model whose decoder shares the embedding's weights.
 
 The tied matrix couples three things: the embedding's columns, the decoder's columns, and so the
-neurons of the last LSTM layer. thinrnn finds that and puts one gate on each such neuron; the small
-model is still tied.
+neurons of the last LSTM layer. thinrnn detects this and puts one gate on each of these neurons. The
+small model is still tied.
 """
 
 import re

@@ -255,6 +255,14 @@ def test_help_lists_all_commands(call):
     assert code == 0 and all(command in printed for command in COMMANDS)
 
 
+def test_a_missing_extra_is_one_line_and_exit_code_2(run, tmp_path, call, monkeypatch):
+    monkeypatch.setattr("thinrnn._extras.missing", lambda *modules: list(modules))
+    for arguments in (("export", run, "--onnx", tmp_path / "a.onnx"), ("data", "ptb", tmp_path)):
+        code, _, err = call(*arguments)
+        assert code == 2 and "pip install '.[" in err and err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 EMPTY, BINARY, LATIN = "{bad}/empty.txt", "{bad}/binary.txt", "{bad}/latin.txt"
 ONE, BROKEN = "{bad}/one.txt", "{bad}/broken.toml"
 GOOD = ("--train", "{bad}/good.txt", "--valid", "{bad}/good.txt")

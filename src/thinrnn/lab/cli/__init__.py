@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
         message = error.format_message()  # empty without a command: then the help was shown
         context = getattr(error, "ctx", None)
         program = context.command_path if context else "thinrnn"
-        code = fail(f"{message} See '{program} --help'.", 2) if message else 2
+        code = fail(f"{message.rstrip('.')}. See '{program} --help'.", 2) if message else 2
     sys.exit(code)
 
 

@@ -53,5 +53,5 @@ def compact(
         ("weights", f"{made['weights']:,}"),
         ("largest output difference", f"{made['difference']:.2g}"),
     ]
-    last = f"wrote {folder}; next: {command('eval', folder, '--valid', 'FILE')}"
+    last = f"wrote {folder}; next: {command('bench', folder)}"
     show({"model": str(folder), **made}, table(rows), last, as_json=json)

@@ -10,8 +10,10 @@ from thinrnn.lab.command import command
 
 
 def data(
-    corpus: Annotated[str, typer.Argument(help="ptb: the Penn Treebank, word level.")],
-    folder: Annotated[Path, typer.Argument(help="Folder for the files.")],
+    corpus: Annotated[
+        str, typer.Argument(metavar="CORPUS", help="ptb: the Penn Treebank, word level.")
+    ],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the files.")],
     mirror: Annotated[
         str | None, typer.Option(metavar="URL", help="Another server with the same files.")
     ] = None,

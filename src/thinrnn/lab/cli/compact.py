@@ -1,6 +1,5 @@
 """thinrnn compact: the small model of a run, from its last checkpoint."""
 
-import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -35,8 +34,7 @@ def compact(
 
     opened = RunFolder(run)
     folder = run / "compact" if out is None else out
-    with progress(json) as shown, warnings.catch_warnings(record=True) as noted:
-        warnings.simplefilter("always", UserWarning)
+    with progress(json) as shown:
         made = recompact(
             recipes.recipe(opened.config["recipe"]),
             opened,
@@ -45,8 +43,6 @@ def compact(
             precision=precision,
             progress=shown,
         )
-        for note in noted:
-            shown.line(f"note: {note.message}")
     neurons = "-".join(map(str, made["neurons"].values()))
     rows = [
         ("neurons", neurons),

@@ -27,7 +27,8 @@ def environment(device: str = "cpu") -> dict[str, Any]:
     if device.startswith("cuda"):
         found["gpu"] = torch.cuda.get_device_name()
         found["cuda"] = torch.version.cuda
-        found["cudnn"] = torch.backends.cudnn.version()
+        cudnn: Any = torch.backends.cudnn  # without types
+        found["cudnn"] = cudnn.version()
     return found
 
 

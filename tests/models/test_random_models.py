@@ -10,8 +10,11 @@ from models.random_model import STEPS, RandomModel
 import thinrnn
 
 
+MORE = [pytest.param(seed, marks=pytest.mark.extended) for seed in range(15, 40)]
+
+
 # The last ones have code that needs an even number of neurons, or two groups of one size.
-@pytest.mark.parametrize("seed", [*range(40), 53, 306, 342, 392, 666])
+@pytest.mark.parametrize("seed", [*range(15), *MORE, 53, 306, 342, 392, 666])
 def test_what_is_offered_can_be_cut(seed: int) -> None:
     torch.manual_seed(seed)
     model = RandomModel(seed).double()

@@ -96,9 +96,10 @@ class Layer:
         """Return why this module cannot be cut although its class can, or an empty text."""
         return ""
 
-    def matrices(self) -> list[str]:
-        """Return the parameters that the module has to own itself; hooks may compute them."""
-        return []
+    @property
+    def matrices(self) -> Sequence[str]:
+        """Parameters without which the module is refused: a hook or wrapper computes them."""
+        return ()
 
     @property
     def state_spaces(self) -> list[list[str]]:

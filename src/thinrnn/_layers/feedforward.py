@@ -15,6 +15,7 @@ class LinearLayer(Layer):
     """`nn.Linear`."""
 
     module: nn.Linear
+    matrices = ("weight",)
 
     def build(self) -> None:
         n, m = self.module.weight.shape
@@ -24,14 +25,12 @@ class LinearLayer(Layer):
     def resize(self) -> None:
         self.module.out_features, self.module.in_features = self.module.weight.shape
 
-    def matrices(self) -> list[str]:
-        return ["weight"]
-
 
 class ConvLayer(Layer):
     """`nn.Conv1d`, `nn.Conv2d`, `nn.Conv3d`: channels come before the dimensions of space."""
 
     module: nn.Conv1d | nn.Conv2d | nn.Conv3d
+    matrices = ("weight",)
 
     def build(self) -> None:
         n, m = self.module.weight.shape[:2]
@@ -53,14 +52,12 @@ class ConvLayer(Layer):
             return "grouped convolutions other than depthwise ones tie whole blocks of channels"
         return ""
 
-    def matrices(self) -> list[str]:
-        return ["weight"]
-
 
 class EmbeddingLayer(Layer):
     """`nn.Embedding`: its input picks rows, and its neurons are the columns."""
 
     module: nn.Embedding
+    matrices = ("weight",)
     multiplies = False
 
     def build(self) -> None:
@@ -79,9 +76,6 @@ class EmbeddingLayer(Layer):
         if self.module.max_norm is not None:
             return "max_norm rescales whole rows, which mixes the neurons"
         return ""
-
-    def matrices(self) -> list[str]:
-        return ["weight"]
 
 
 class ChannelwiseLayer(Layer):

@@ -87,6 +87,7 @@ class RNNLayer(Layer):
         rnn._init_flat_weights()
         rnn.flatten_parameters()
 
+    @property
     def matrices(self) -> list[str]:
         return [name for name in self.module._flat_weights_names if name.startswith("weight")]
 
@@ -95,6 +96,7 @@ class CellLayer(Layer):
     """`nn.LSTMCell`, `nn.GRUCell`, `nn.RNNCell`, called in a loop of the user's own."""
 
     module: nn.RNNCellBase
+    matrices = ("weight_ih", "weight_hh")
 
     def build(self) -> None:
         rows, n = self.module.weight_hh.shape
@@ -114,9 +116,6 @@ class CellLayer(Layer):
     def resize(self) -> None:
         self.module.input_size = self.module.weight_ih.shape[1]
         self.module.hidden_size = self.module.weight_hh.shape[1]
-
-    def matrices(self) -> list[str]:
-        return ["weight_ih", "weight_hh"]
 
 
 class RHNLayer(Layer):
@@ -148,6 +147,7 @@ class RHNLayer(Layer):
         rows, self.module.input_size = self.module.weight_ih.shape
         self.module.hidden_size = rows // 2
 
+    @property
     def matrices(self) -> list[str]:
         return ["weight_ih", *(f"weight_hh_d{d}" for d in range(self.module.depth))]
 

@@ -127,7 +127,7 @@ def _why_not(layer: Layer) -> str:
         return "its weights are parametrized; remove the parametrization first"
     if any(name.endswith(("_g", "_v")) for name in module._parameters):
         return "it uses weight normalisation; remove it first (torch.nn.utils.remove_weight_norm)"
-    lost = [name for name in layer.matrices() if module._parameters.get(name) is None]
+    lost = [name for name in layer.matrices if module._parameters.get(name) is None]
     if lost:
         return f"its {lost[0]} is not a parameter of its own: something else computes it"
     return layer.refusal()

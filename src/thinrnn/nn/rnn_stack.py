@@ -215,20 +215,15 @@ class RNNStack(nn.Module):
         if hx is None:
             return [None] * len(cells)
         h_sizes = [cell.proj_size or cell.hidden_size for cell in cells]
+        c_sizes = [cell.hidden_size for cell in cells]
         if self.mode != "LSTM":
             return split("h_0", hx, h_sizes, batch)
         if not isinstance(hx, tuple | list) or len(hx) != 2:
             raise StateError(
                 f"RNNStack: the state of an LSTM is a pair (h_0, c_0); got {describe(hx)}"
             )
-        c_sizes = [cell.hidden_size for cell in cells]
-        return list(
-            zip(
-                split("h_0", hx[0], h_sizes, batch),
-                split("c_0", hx[1], c_sizes, batch),
-                strict=True,
-            )
-        )
+        h_0, c_0 = split("h_0", hx[0], h_sizes, batch), split("c_0", hx[1], c_sizes, batch)
+        return list(zip(h_0, c_0, strict=True))
 
     def _join_states(self, final: list[Any]) -> Any:
         if self.mode != "LSTM":
@@ -241,22 +236,22 @@ class RNNStack(nn.Module):
         for layer in range(self.num_layers):
             names = [name for name in (f"l{layer}", f"l{layer}_reverse") if name in cells]
             for name in names:
-                cell = cells[name]
+                cell, problem = cells[name], ""
                 if (cell.num_layers, cell.bidirectional) != (1, False):
-                    raise ThinRNNError(
-                        f"RNNStack: {name} must be of one layer and one direction, got {cell}"
+                    problem = f"must be of one layer and one direction, got {cell}"
+                elif (cell.mode, cell.batch_first) != (self.mode, self.batch_first):
+                    problem = (
+                        f"is a {cell.mode} with batch_first={cell.batch_first}; make it a "
+                        f"{self.mode} with batch_first={self.batch_first} like the rest"
                     )
-                if (cell.mode, cell.batch_first) != (self.mode, self.batch_first):
-                    raise ThinRNNError(
-                        f"RNNStack: {name} is a {cell.mode} with batch_first={cell.batch_first}; "
-                        f"make it a {self.mode} with batch_first={self.batch_first} like the rest"
-                    )
-                if cell.input_size != width:
-                    raise ThinRNNError(
-                        f"RNNStack: {name} reads {cell.input_size} features, but "
-                        f"{'l0' if layer == 0 else 'the layer before'} has {width}; "
+                elif cell.input_size != width:
+                    before = "the layer before" if layer else "l0"
+                    problem = (
+                        f"reads {cell.input_size} features, but {before} has {width}; "
                         f"build {name} with input_size={width}"
                     )
+                if problem:
+                    raise ThinRNNError(f"RNNStack: {name} {problem}.")
             width = sum(cells[name].proj_size or cells[name].hidden_size for name in names)
 
     def extra_repr(self) -> str:

@@ -9,7 +9,6 @@ from models.random_model import STEPS, RandomModel
 
 import thinrnn
 
-
 MORE = [pytest.param(seed, marks=pytest.mark.extended) for seed in range(15, 40)]
 
 

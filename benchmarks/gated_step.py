@@ -16,23 +16,9 @@ from steps import in_graph, milliseconds
 from torch import Tensor, nn
 
 import thinrnn
+from thinrnn.lab.recipes.language_model.model import LanguageModel
 
 WARM = 3
-
-
-class LanguageModel(nn.Module):
-    """The paper's network, without the recipe around it."""
-
-    def __init__(self, words: int, size: int) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(words, size)
-        self.lstm = nn.LSTM(size, size, num_layers=2)
-        self.decoder = nn.Linear(size, words)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        output, _ = self.lstm(self.embedding(tokens))
-        logits: Tensor = self.decoder(output)
-        return logits
 
 
 def make_step(
@@ -46,7 +32,7 @@ def make_step(
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(tokens.device.type, torch.bfloat16, enabled=bf16, cache_enabled=False):
-            logits = model(tokens)
+            logits, _ = model(tokens)
             loss = criterion(logits.flatten(0, 1), tokens.flatten())
         if penalty is not None:
             loss = loss + penalty()
@@ -72,7 +58,10 @@ def main() -> None:
     torch.manual_seed(0)
     tokens = torch.randint(0, chosen.words, (steps, batch))
 
-    dense, gated = (LanguageModel(chosen.words, chosen.size) for _ in range(2))
+    size = chosen.size
+    dense, gated = (
+        LanguageModel(chosen.words, embedding=size, hidden=(size, size)) for _ in range(2)
+    )
     thinrnn.attach_(gated, thinrnn.find_groups(gated, tokens[:3, :2]))
     tokens = tokens.to(device)
     dense, gated = dense.to(device), gated.to(device)

@@ -30,7 +30,7 @@ FLAGS = (
 
 
 class Browser:
-    """One page of a fresh browser; remembers what the page logged and what it asked for."""
+    """One page of a fresh browser; remembers what the page logged and requested."""
 
     def __init__(self, profile: Path) -> None:
         assert COMMAND is not None
@@ -120,7 +120,7 @@ class Browser:
         return [json.dumps(e["params"]) for e in self.events if e.get("method") in methods]
 
     def requests(self) -> list[str]:
-        """Returns the addresses the page asked for."""
+        """Returns the addresses that the page requested."""
         return [
             e["params"]["request"]["url"]
             for e in self.events

@@ -76,7 +76,7 @@ def _is_nobody_elses(grad: Tensor, weight: Tensor) -> bool:
 def _owns_its_memory(tensor: Tensor) -> bool:
     """Whether no other tensor uses the same memory."""
     users = getattr(torch._C, "_storage_Use_Count", None)
-    # two: the tensor itself, and the storage object that is asked for just now
+    # two: the tensor itself, and the storage object of this call
     return users is not None and users(tensor.untyped_storage()._cdata) == 2
 
 

@@ -16,4 +16,4 @@ class DivergedError(ThinRNNError, ArithmeticError):
 
 
 class InterruptedRunError(ThinRNNError):
-    """The run was asked to stop; a checkpoint was written."""
+    """The run was stopped by a signal, after writing a checkpoint."""

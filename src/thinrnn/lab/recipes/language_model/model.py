@@ -144,7 +144,7 @@ class LanguageModel(nn.Module):
         if torch.onnx.is_in_onnx_export():  # runtimes compute it once, when they load a file
             rare = self.rare.weight @ self.widen.weight.t()
             return F.embedding(tokens, torch.cat([self.embedding.weight, rare]))
-        # Each table is asked for every token: which are rare is known on the device alone.
+        # Look up every token in both tables: only the device knows which tokens are rare.
         known = self.embedding(tokens.clamp(max=self.frequent - 1))
         rare = self.widen(self.rare((tokens - self.frequent).clamp(min=0)))
         return torch.where((tokens < self.frequent).unsqueeze(-1), known, rare)

@@ -31,7 +31,7 @@ class OnnxModel(nn.Module):
                 f"{path} gives its best words alone, which have no perplexity: export it without "
                 "--best, and give --best to 'thinrnn quantize'."
             )
-        self.nowhere = nn.Parameter(torch.empty(0))  # models are asked where their parameters are
+        self.nowhere = nn.Parameter(torch.empty(0))  # tells the device of the model
 
     def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         state = self.file.first_states(tokens.shape[1]) if state is None else state

@@ -1,7 +1,7 @@
 """Time of a training step with gates against the same step without, in one run.
 
-    python benchmarks/gated_step.py                      on the CPU: batch 10, 30 steps
-    python benchmarks/gated_step.py --device cuda        in one CUDA graph: batch 20, 35 steps, bf16
+    python -m benchmarks.gated_step                      on the CPU: batch 10, 30 steps
+    python -m benchmarks.gated_step --device cuda        in one CUDA graph: batch 20, 35 steps, bf16
 
 The model is the paper's: two LSTM layers of 1500 between an embedding of 1500 and 10,000 words.
 Dense and gated steps alternate, so that a noisy machine cannot favour one; medians are compared.
@@ -11,11 +11,11 @@ import statistics
 from collections.abc import Callable
 
 import torch
-from record import RESULTS, parser, write_record
-from steps import in_graph, milliseconds
 from torch import Tensor, nn
 
 import thinrnn
+from benchmarks.record import RESULTS, parser, write_record
+from benchmarks.steps import in_graph, milliseconds
 from thinrnn.lab.recipes.language_model.model import LanguageModel
 
 WARM = 3

@@ -1,6 +1,6 @@
 """Time of the output layer of a small language model in ONNX Runtime, written in several ways.
 
-    python benchmarks/output_layer.py        215 inputs, 10,000 words, one thread
+    python -m benchmarks.output_layer        215 inputs, 10,000 words, one thread
 
 Much of the work of a small language model is its output layer. The ways take turns, so that a noisy
 machine cannot favour one; medians are compared, for a batch of 10 with 30 steps and for one step.
@@ -11,7 +11,8 @@ from typing import Any
 import numpy
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
-from record import Call, medians, parser, write_record
+
+from benchmarks.record import Call, medians, parser, write_record
 
 OURS = "com.microsoft"
 SHAPES = {"10 x 30": (30, 10), "1 x 1": (1, 1)}

@@ -1,6 +1,6 @@
 """Our 8-bit files beside those of ONNX Runtime's own dynamic quantizer, layer by layer.
 
-    python benchmarks/quantizers.py
+    python -m benchmarks.quantizers
 
     ours, ours per row       `quantize_onnx`, one scale for each matrix, or for each of its rows
     runtime, runtime per row `quant_pre_process` and `quantize_dynamic` of onnxruntime, signed
@@ -11,7 +11,6 @@ weights are stored in 8 bits, and the largest difference of the outputs from the
 relative to the largest output. `conclusion` says why `quantize_onnx` does not call that quantizer.
 """
 
-import argparse
 import sys
 import tempfile
 from collections import Counter
@@ -23,9 +22,9 @@ import numpy
 import onnx
 import torch
 from onnx import TensorProto
-from record import write_record
 from torch import Tensor, nn
 
+from benchmarks.record import parser, write_record
 from thinrnn import export_onnx, quantize_onnx
 from thinrnn.nn.rhn import RHN
 from thinrnn.onnx._passes import biases
@@ -116,11 +115,10 @@ def compare(model: nn.Module, folder: Path, words: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--words", type=int, default=2000)
-    parser.add_argument("--size", type=int, default=128)
-    parser.add_argument("--out", type=Path, default=Path("results/speed/quantizers-cpu.json"))
-    options = parser.parse_args()
+    arguments = parser(__doc__, "quantizers-cpu.json")
+    arguments.add_argument("--words", type=int, default=2000)
+    arguments.add_argument("--size", type=int, default=128)
+    options = arguments.parse_args()
     found = {}
     for kind, model in models(options.words, options.size).items():
         torch.manual_seed(0)

@@ -1,6 +1,6 @@
 """Time of a language model with rare words in 8 bits, its logits written in several ways.
 
-    python benchmarks/rare_words.py        139-298-139, 8,000 of 10,000 words rare, one thread
+    python -m benchmarks.rare_words        139-298-139, 8,000 of 10,000 words rare, one thread
 
     at once          both layers for all steps, then a Concat
     by step          the wider layer and the Concat step by step, as `quantize_onnx` writes it
@@ -18,8 +18,8 @@ from unittest.mock import patch
 
 import numpy
 import torch
-from record import Call, medians, parser, write_record
 
+from benchmarks.record import Call, medians, parser, write_record
 from thinrnn import export_onnx, quantize_onnx
 from thinrnn.lab.recipes.language_model.model import LanguageModel, example_tokens
 from thinrnn.onnx._passes import by_step

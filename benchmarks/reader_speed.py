@@ -1,6 +1,6 @@
 """Speed of small readers against the dense one they were pruned from, on the CPU, in one run.
 
-    python benchmarks/reader_speed.py --data DIR      DIR holds squad/ and glove/
+    python -m benchmarks.reader_speed --data DIR      DIR holds squad/ and glove/
 
 Questions and texts are from dev, of about the median length, each about another text. All models
 have the same words, GloVe included; the dense one has random weights of the shape that the folders
@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from record import Call, parser, write_record
 from torch import Tensor
 
+from benchmarks.record import Call, parser, write_record
 from thinrnn.lab.model_folder import read_table
 from thinrnn.lab.recipes.squad.answering import Answerer, Words, padded
 from thinrnn.lab.recipes.squad.glove import read_glove

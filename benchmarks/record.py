@@ -34,6 +34,12 @@ def medians(calls: Mapping[str, Call], rounds: int) -> dict[str, float]:
     return {name: statistics.median(one[name] for one in times) for name in calls}
 
 
+def command_line() -> str:
+    """Return how to run this program again."""
+    program = f"benchmarks.{Path(sys.argv[0]).stem}"
+    return shlex.join(["python", "-m", program, *sys.argv[1:]])
+
+
 def write_record(
     what: str,
     options: argparse.Namespace,
@@ -51,7 +57,7 @@ def write_record(
     }
     record = {
         "what": what,
-        "command": without_paths(shlex.join(["python", *sys.argv])),
+        "command": without_paths(command_line()),
         "settings": without_paths(json.loads(json.dumps(settings, default=str))),
         **found,
         "environment": machine or environment(device) | versions,

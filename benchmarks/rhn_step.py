@@ -1,8 +1,8 @@
 """Time of a training step of a recurrent highway network, computed in several ways, in one run.
 
-    python benchmarks/rhn_step.py --device cuda                 the paper's model, bf16
-    python benchmarks/rhn_step.py --width 40 --depth 3 --words 200 --repeats 3        on the CPU
-    python benchmarks/rhn_step.py --device cuda --ways "polling graph" "polling:rows=32/16 graph"
+    python -m benchmarks.rhn_step --device cuda                 the paper's model, bf16
+    python -m benchmarks.rhn_step --width 40 --depth 3 --words 200 --repeats 3        on the CPU
+    python -m benchmarks.rhn_step --device cuda --ways "polling graph" "polling:rows=32/16 graph"
 
 A step is everything: embedding, dropout, recurrence, output layer over all words, loss, backward,
 clipping, SGD. Every way is a process of its own, so one that crashes or hangs costs no other its
@@ -21,14 +21,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
-from record import RESULTS, parser, write_record
-
 import thinrnn
+from benchmarks.record import RESULTS, parser, write_record
 
-PROGRAM = Path(__file__).with_name("rhn_way.py")
+PROGRAM = "benchmarks.rhn_way"
 WAYS = {
     "cpu": ["reference", "fused"],
     "cuda": ["reference", "pointwise", "polling graph", "pointwise graph", "reference graph"],
@@ -52,7 +50,7 @@ class Way:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         paths = os.pathsep.join(path for path in sys.path if path)
         self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), name, json.dumps(settings)],
+            [sys.executable, "-m", PROGRAM, name, json.dumps(settings)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,

@@ -17,10 +17,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from steps import in_graph, milliseconds
 from torch import Tensor, nn
 
 import thinrnn
+from benchmarks.steps import in_graph, milliseconds
 from thinrnn.lab.device.padded import Padded
 from thinrnn.lab.recipes.language_model.model import Dropouts, LanguageModel
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings

@@ -1,7 +1,7 @@
 """How long whole runs take: their first epochs are trained, the others take as long as the last.
 
-    python benchmarks/run_minutes.py --data data/ptb                ptb-paper and its dense model
-    python benchmarks/run_minutes.py --data data/ptb --runs ptb-rhn-plain=28 ptb-rhn-dense=5
+    python -m benchmarks.run_minutes --data data/ptb                ptb-paper and its dense model
+    python -m benchmarks.run_minutes --data data/ptb --runs ptb-rhn-plain=28 ptb-rhn-dense=5
 
 A run is a preset with the number of epochs after which nothing changes its speed any more: those of
 `ptb-paper` get shorter until its size is reached, those of a dense model are all alike. Each run is
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from record import parser, write_record
 
+from benchmarks.record import parser, write_record
 from thinrnn.lab.run.metrics import read_metrics
 
 RUNS = ["ptb-dense-ntasgd=5", "ptb-paper=24"]

@@ -1,6 +1,6 @@
 """What small changes gain in ONNX Runtime, for the shape of `ptb-paper`, on one thread.
 
-    python benchmarks/small_cuts.py
+    python -m benchmarks.small_cuts
 
     sizes     as pruned, 218-505-196, and rounded up to multiples of 8 and 16, float32 and 8 bits
     bias      of the output layer as a row of its weights, as `export_onnx` writes it, or added
@@ -18,8 +18,8 @@ from unittest.mock import patch
 
 import numpy
 import torch
-from record import Call, medians, parser, write_record
 
+from benchmarks.record import Call, medians, parser, write_record
 from thinrnn import export_onnx, quantize_onnx
 from thinrnn.lab.bench.runtimes import bound_stream
 from thinrnn.lab.recipes.language_model.model import LanguageModel, example_tokens

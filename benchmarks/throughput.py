@@ -1,6 +1,6 @@
 """How fast the language-model recipe trains on the CPU.
 
-    python benchmarks/throughput.py
+    python -m benchmarks.throughput
 
 Two ratios: a step of the recipe over a step of a bare PyTorch loop that trains the same dense model
 on the same text, and a whole pruned run over the dense run of the same number of epochs. Steps of
@@ -14,9 +14,9 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from record import parser, write_record
 from torch import nn
 
+from benchmarks.record import parser, write_record
 from thinrnn.lab import train
 from thinrnn.lab.recipes import preset
 from thinrnn.lab.recipes.language_model.corpus import Text, load_text

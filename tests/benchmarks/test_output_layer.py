@@ -13,7 +13,7 @@ pytestmark = pytest.mark.extended
 
 
 def test_all_ways_are_timed_and_those_in_float32_agree(monkeypatch, tmp_path):
-    import output_layer
+    from benchmarks import output_layer
 
     out = tmp_path / "layer.json"
     arguments = ["--inputs", "32", "--words", "48", "--rounds", "2", "--out", str(out)]

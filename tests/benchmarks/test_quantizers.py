@@ -12,7 +12,7 @@ pytestmark = pytest.mark.extended
 
 
 def test_conclusion_holds(monkeypatch, tmp_path):
-    import quantizers
+    from benchmarks import quantizers
 
     out = tmp_path / "quantizers.json"
     given = ["--words=100", "--size=16", f"--out={out}"]

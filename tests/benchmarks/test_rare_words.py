@@ -14,7 +14,7 @@ pytestmark = pytest.mark.extended
 
 
 def test_all_ways_are_timed_and_one_goes_by_steps(monkeypatch, tmp_path):
-    import rare_words
+    from benchmarks import rare_words
 
     out = tmp_path / "times.json"
     sizes = {"embedding": 24, "hidden": 20, "words": 300, "rare": 200, "rare_size": 10}

@@ -2,15 +2,15 @@
 
 import argparse
 import json
-import runpy
 import sys
 from pathlib import Path
 
 import pytest
 
+from benchmarks import rhn_step, rhn_way
+
 pytestmark = pytest.mark.extended
 
-FILE = Path(__file__).parents[2] / "benchmarks/rhn_step.py"
 SIZES = {"width": 5, "depth": 2, "words": 9, "batch": 2, "steps": 3}
 
 
@@ -18,9 +18,9 @@ def run(monkeypatch, out: Path, *more: str) -> tuple[int, dict]:
     """Return exit status and what was written."""
     sizes = [f"--{name}={size}" for name, size in SIZES.items()]
     turns = ["--rounds=2", "--slow-repeats=1", f"--out={out}"]
-    monkeypatch.setattr(sys, "argv", [str(FILE), *sizes, *turns, *more])
+    monkeypatch.setattr(sys, "argv", ["rhn_step", *sizes, *turns, *more])
     with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(FILE), run_name="__main__")
+        rhn_step.main()
     return ended.value.code, json.loads(out.read_text())
 
 
@@ -44,14 +44,11 @@ def test_a_way_that_breaks_costs_no_other_its_result(tmp_path, monkeypatch, caps
     assert "nonsense: ended, exit 1" in capsys.readouterr().out
 
 
-def test_sizes_of_a_way_are_read_from_its_name(monkeypatch):
-    monkeypatch.syspath_prepend(str(FILE.parent))
-    sizes = runpy.run_path(str(FILE.with_name("rhn_way.py")))["sizes"]
-    assert sizes("rows=32/16,neurons=8") == {"rows": (32, 16), "neurons": 8}
-    assert sizes("") == {}
+def test_sizes_of_a_way_are_read_from_its_name():
+    assert rhn_way.sizes("rows=32/16,neurons=8") == {"rows": (32, 16), "neurons": 8}
+    assert rhn_way.sizes("") == {}
 
 
 def test_the_papers_model_has_the_papers_parameters():
-    counts = runpy.run_path(str(FILE))["counts"]
     sizes = argparse.Namespace(words=10_000, width=830, depth=10, batch=20, steps=35)
-    assert counts(sizes)["parameters"] == 23_482_400
+    assert rhn_step.counts(sizes)["parameters"] == 23_482_400

@@ -11,7 +11,7 @@ SMALL = ["embedding=4", "hidden=4", "phases=dense", "epochs=9", "threads=1", "ma
 
 
 def run(monkeypatch, out, epochs, changes=()):
-    import run_minutes
+    from benchmarks import run_minutes
 
     given = [part for change in (*SMALL, *changes) for part in ("--set", change)]
     monkeypatch.setattr(

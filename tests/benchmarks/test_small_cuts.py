@@ -14,7 +14,7 @@ pytestmark = pytest.mark.extended
 
 
 def test_all_cases_are_timed(monkeypatch, tmp_path):
-    import small_cuts
+    from benchmarks import small_cuts
 
     out = tmp_path / "cuts.json"
     given = ["--sizes", "9", "13", "10", "--words=60", "--rounds=2", f"--out={out}"]
@@ -29,7 +29,7 @@ def test_all_cases_are_timed(monkeypatch, tmp_path):
 
 
 def test_a_bias_is_a_row_of_the_weights_or_added(tmp_path):
-    import small_cuts
+    from benchmarks import small_cuts
 
     options = argparse.Namespace(sizes=[9, 13, 10], words=60)
     files = small_cuts.with_biases(options, tmp_path)

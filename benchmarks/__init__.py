@@ -1,0 +1,1 @@
+"""Benchmarks: each is a program, `python -m benchmarks.NAME`, and writes to results/speed/."""

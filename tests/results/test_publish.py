@@ -9,7 +9,7 @@ import pytest
 
 from thinrnn.lab.cli import main
 from thinrnn.lab.data import corpora
-from thinrnn.lab.recipes.language_model import texts as texts_module
+from thinrnn.lab.recipes.language_model import corpus as texts_module
 from tools.results.publish import one_line_lists, without_paths
 
 OPTIONS = {

@@ -16,15 +16,14 @@ from pathlib import Path
 from typing import Any, Generic
 
 import torch
-from torch import nn
 
 import thinrnn
 from thinrnn import __version__
 from thinrnn.lab import recipes
 from thinrnn.lab.command import command
-from thinrnn.lab.recipes.finish import finish_phase, known_plan, time_models
+from thinrnn.lab.recipes.finish import finish_phase, time_models
 from thinrnn.lab.recipes.gate_log import gate_state, params_kept
-from thinrnn.lab.recipes.phase import Phase
+from thinrnn.lab.recipes.phase import Phase, begin_phase
 from thinrnn.lab.recipes.protocol import D, Recipe, S, TrainingBatches
 from thinrnn.lab.recipes.settings import TrainingSettings, as_json, changed
 from thinrnn.lab.report import write_report
@@ -133,11 +132,7 @@ def train(
             is_dense = name == "dense"
             if is_dense not in batches:
                 batches[is_dense] = recipe.batches(settings, data, name, device, run, progress)
-            # Both before the model is built, which sets the seed: the same masks in every process.
-            given = model_to_start_from(recipe, settings, data, run) if name == "gated" else None
-            own = sized(recipe, settings, name, run)
-            plan = known_plan(recipe, own, data, run) if name == "gated" else None
-            phase = Phase(recipe, own, name, data, device, plan=plan, given=given)
+            phase = begin_phase(recipe, settings, name, data, device, run)
             phase.batches = batches[is_dense]
             trainer = Trainer(phase, run, metrics, monitor, progress)
             trainer.resume()
@@ -303,27 +298,6 @@ class Trainer(Generic[S, D]):
             f"Try one of {', '.join(tries)}: "
             f"'{command('train', '--resume', self.run.path, '--set', tries[0])}'"
         )
-
-
-def sized(recipe: Recipe[S, D], settings: S, phase: str, run: RunFolder) -> S:
-    """Return the settings of a phase: the control has what the gated model kept.
-
-    A control without one is that of another run, and the settings have its sizes.
-    """
-    small = run.summary("small")
-    if phase != "control" or "gated" not in settings.phases or small is None:
-        return settings
-    return recipe.resized(settings, small["neurons"])
-
-
-def model_to_start_from(
-    recipe: Recipe[S, D], settings: S, data: D, run: RunFolder
-) -> nn.Module | None:
-    """Return the dense model whose weights the gated one starts with, if any."""
-    name = settings.starts_from
-    if not name:
-        return None
-    return recipe.trained(run.path / "dense" if name == "dense" else Path(name), data)
 
 
 def choose_device(settings: TrainingSettings) -> torch.device:

@@ -14,14 +14,13 @@ from thinrnn.errors import RunError
 from thinrnn.lab.command import command
 from thinrnn.lab.model_folder import save_weights
 from thinrnn.lab.recipes.gate_log import kept_in, pattern
-from thinrnn.lab.recipes.phase import Phase
+from thinrnn.lab.recipes.phase import Phase, known_plan
 from thinrnn.lab.recipes.protocol import D, Recipe, S
 from thinrnn.lab.recipes.pruning import set_weights_
 from thinrnn.lab.run import RunFolder
-from thinrnn.lab.run.files import write_atomic, write_json
+from thinrnn.lab.run.files import write_json
 from thinrnn.lab.run.folder import KIND_OF, MODELS
 from thinrnn.lab.run.progress import Progress
-from thinrnn.plan import Plan
 
 CPU = torch.device("cpu")
 
@@ -69,15 +68,6 @@ def finish_phase(phase: Phase[S, D], run: RunFolder, seconds: float) -> None:
         **extra,
     }
     run.write_summary(kind, summary)
-
-
-def known_plan(recipe: Recipe[S, D], settings: S, data: D, run: RunFolder) -> Plan:
-    """Return the plan of the dense model; finding it may take a while, so the run keeps it."""
-    file = run.path / "plan.json"
-    if not file.exists():
-        model = recipe.build(settings, data)
-        write_atomic(file, recipe.find_plan(settings, model).to_json())
-    return Plan.from_json(file.read_text())
 
 
 def restored(phase: Phase[S, D], weights: dict[str, Any]) -> Phase[S, D]:

@@ -7,6 +7,7 @@ Nothing in a step waits for the device: losses are summed there and read when th
 GPU every shape of whole batches has its own CUDA graph.
 """
 
+from pathlib import Path
 from typing import Any, Generic
 
 import torch
@@ -21,7 +22,8 @@ from thinrnn.lab.recipes.means import Means
 from thinrnn.lab.recipes.optimizer import make_optimizer
 from thinrnn.lab.recipes.protocol import D, Inputs, Recipe, S, TrainingBatches
 from thinrnn.lab.recipes.pruning import Pruning, add_gates, set_weights_, weights_of
-from thinrnn.lab.run.errors import InputError
+from thinrnn.lab.run import InputError, RunFolder
+from thinrnn.lab.run.files import write_atomic
 from thinrnn.lab.run.packing import all_finite
 from thinrnn.lab.run.random_state import random_state, set_random_state_
 from thinrnn.plan import Plan
@@ -222,6 +224,35 @@ class Phase(Generic[S, D]):
 
 
 COUNTERS = ("step", "epoch", "history", "bad_epochs", "stopped", "fold_difference")
+
+
+def known_plan(recipe: Recipe[S, D], settings: S, data: D, run: RunFolder) -> Plan:
+    """Return the plan of the dense model; finding it may take a while, so the run keeps it."""
+    file = run.path / "plan.json"
+    if not file.exists():
+        model = recipe.build(settings, data)
+        write_atomic(file, recipe.find_plan(settings, model).to_json())
+    return Plan.from_json(file.read_text())
+
+
+def begin_phase(
+    recipe: Recipe[S, D], settings: S, name: str, data: D, device: torch.device, run: RunFolder
+) -> Phase[S, D]:
+    """Return a phase of a run at its first step.
+
+    The control has the sizes of the small model. A control without one is that of another run, and
+    the settings have its sizes.
+    """
+    # All this before the model is built, which sets the seed: the same masks in every process.
+    plan = given = None
+    small = run.summary("small")
+    if name == "control" and "gated" in settings.phases and small is not None:
+        settings = recipe.resized(settings, small["neurons"])
+    if name == "gated":
+        plan, folder = known_plan(recipe, settings, data, run), settings.starts_from
+        if folder:
+            given = recipe.trained(run.path / "dense" if folder == "dense" else Path(folder), data)
+    return Phase(recipe, settings, name, data, device, plan=plan, given=given)
 
 
 def inputs_on(inputs: Inputs, device: torch.device) -> tuple[Tensor, ...]:

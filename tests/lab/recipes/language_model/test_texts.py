@@ -6,8 +6,8 @@ import hashlib
 import pytest
 
 from thinrnn.lab.data import corpora
-from thinrnn.lab.recipes.language_model import texts
-from thinrnn.lab.recipes.language_model.texts import find_texts, texts_in
+from thinrnn.lab.recipes.language_model import corpus as texts
+from thinrnn.lab.recipes.language_model.corpus import find_texts, texts_in
 from thinrnn.lab.run import InputError
 
 CONTENTS = {

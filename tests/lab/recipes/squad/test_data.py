@@ -137,16 +137,16 @@ def test_batches_hold_the_words_of_their_questions_and_padding(data):
     found, _ = prepared(data)
     batches = Batches(found.dev, found.tables, torch.device("cpu"))
     which = torch.tensor([7, 0, 3])
-    batch = batches.take(which, context_step=16, question_step=4)
-    assert batch.context.shape[1] % 16 == 0 and batch.question.shape[1] % 4 == 0
+    context, characters, question, _ = batches.take(which, context_step=16, question_step=4)
+    assert context.shape[1] % 16 == 0 and question.shape[1] % 4 == 0
     for row, question in enumerate(which.tolist()):
         paragraph = int(found.dev.paragraph[question])
         begin, end = found.dev.context_bounds[paragraph : paragraph + 2].tolist()
         types = found.dev.context[begin:end].long()
-        assert torch.equal(batch.context[row, : end - begin], found.tables.rows[types].long())
-        assert not batch.context[row, end - begin :].any()
-        assert not batch.context_characters[row, end - begin :].any()
-        assert (batch.context[row, : end - begin] > 0).all()
+        assert torch.equal(context[row, : end - begin], found.tables.rows[types].long())
+        assert not context[row, end - begin :].any()
+        assert not characters[row, end - begin :].any()
+        assert (context[row, : end - begin] > 0).all()
 
 
 def test_every_question_is_in_one_batch_and_lengths_in_a_batch_are_alike():

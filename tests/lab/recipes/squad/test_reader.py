@@ -62,7 +62,7 @@ def test_answers_are_those_of_the_model_whether_words_are_known_or_new(finished,
     rows, vectors = read_glove(glove, {token.lower() for token in types.numbers})
     loaded = load_model(finished.path / "model", vectors)
     tables = make_tables(types.numbers, loaded.vocabulary, rows, vectors)
-    inputs = Batches(split, tables, torch.device("cpu")).take(torch.arange(len(split))).inputs
+    inputs = Batches(split, tables, torch.device("cpu")).take(torch.arange(len(split)))
     first, last = best_spans(*loaded.model(*inputs), LONGEST)
     wanted = [split.text(q, i, j) for q, (i, j) in enumerate(zip(first, last, strict=True))]
 

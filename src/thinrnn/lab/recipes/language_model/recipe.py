@@ -1,6 +1,6 @@
 """The language model as a recipe: what `lab/train.py` needs to know about it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,13 +11,12 @@ from torch import Tensor, nn
 from thinrnn._surgery.save import Precision
 from thinrnn.lab.device.arithmetic import arithmetic
 from thinrnn.lab.device.padded import Padded
-from thinrnn.lab.recipes.language_model import export, texts
+from thinrnn.lab.recipes.language_model import corpus, export
 from thinrnn.lab.recipes.language_model.corpus import Text, load_text
 from thinrnn.lab.recipes.language_model.data import EOS, streams
 from thinrnn.lab.recipes.language_model.evaluate import mean_loss, perplexity
 from thinrnn.lab.recipes.language_model.generate import continue_text
 from thinrnn.lab.recipes.language_model.load import (
-    LoadedLanguageModel,
     load_model,
     save_model,
     score_model,
@@ -191,22 +190,14 @@ class LanguageModelRecipe:
         arguments = model_arguments(settings, len(data.vocabulary))
         save_model(model, folder, arguments, data.vocabulary, precision)
 
-    def load(self, folder: Path) -> LoadedLanguageModel:
-        return load_model(folder)
-
-    def sizes(self, model: nn.Module) -> dict[str, int]:
-        return sizes(model)
-
-    def onnx_calls(
-        self, folders: dict[str, Path], settings: Settings, progress: Progress
-    ) -> dict[str, tuple[Callable[..., Any], float]]:
-        return export.onnx_calls(folders, settings, progress)
-
+    load = staticmethod(load_model)
+    sizes = staticmethod(sizes)
+    onnx_calls = staticmethod(export.onnx_calls)
     score = staticmethod(score_model)
     export = staticmethod(export.export_model)
-    texts_in = staticmethod(texts.texts_in)
-    find_texts = staticmethod(texts.find_texts)
-    corpus_of = staticmethod(texts.corpus_of)
+    texts_in = staticmethod(corpus.texts_in)
+    find_texts = staticmethod(corpus.find_texts)
+    corpus_of = staticmethod(corpus.corpus_of)
     continue_text = staticmethod(continue_text)
     measure_on = staticmethod(measure_on)
     build_dense = staticmethod(build_dense)

@@ -6,8 +6,7 @@ from typing import Any
 import torch
 
 from thinrnn.lab.recipes.squad.answering import Answer, Answerer, Words
-from thinrnn.lab.recipes.squad.glove import find_glove, glove_size
-from thinrnn.lab.recipes.squad.glove_cache import find_vectors
+from thinrnn.lab.recipes.squad.glove import find_glove, find_vectors, glove_size
 from thinrnn.lab.recipes.squad.load import load_model, vector_size
 from thinrnn.lab.recipes.squad.model import BiDAF
 from thinrnn.lab.recipes.squad.reader import FastReader

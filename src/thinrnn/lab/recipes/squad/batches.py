@@ -1,7 +1,6 @@
 """Questions with their contexts, side by side: of like length, padded with type 0."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -9,22 +8,8 @@ from torch import Tensor
 from thinrnn.lab.recipes.squad.data import Split
 from thinrnn.lab.recipes.squad.vocabulary import Tables
 
+Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 POOL = 40  # batches that are sorted by length together
-
-
-@dataclass(frozen=True)
-class Batch:
-    """What the model reads: rows of words and characters; B questions, T and J tokens."""
-
-    context: Tensor  # (B, T) rows
-    context_characters: Tensor  # (B, T, L)
-    question: Tensor  # (B, J) rows
-    question_characters: Tensor  # (B, J, L)
-
-    @property
-    def inputs(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The arguments of the model."""
-        return self.context, self.context_characters, self.question, self.question_characters
 
 
 class Batches:
@@ -45,12 +30,16 @@ class Batches:
         self.answer = split.answer.to(device).long()
         self.device = device
 
-    def take(self, questions: Tensor, *, context_step: int = 1, question_step: int = 1) -> Batch:
-        """Return some questions (numbers on the CPU); lengths are rounded up to the steps."""
+    def take(self, questions: Tensor, *, context_step: int = 1, question_step: int = 1) -> Inputs:
+        """Return what the model reads for some questions (numbers on the CPU).
+
+        Rows (B, T) and characters (B, T, L) of the contexts, rows (B, J) and characters (B, J, L)
+        of the questions; lengths are rounded up to the steps.
+        """
         context, question = self.take_types(
             questions, context_step=context_step, question_step=question_step
         )
-        return Batch(
+        return (
             self.rows[context],
             self.characters[context],
             self.rows[question],

@@ -50,7 +50,7 @@ def spans(
     model.eval()
     for which in by_length(lengths, batch):
         with arithmetic():
-            start, end = model(*batches.take(which).inputs)
+            start, end = model(*batches.take(which))
         found[which] = torch.stack(best_spans(start, end), 1).cpu()
         answer = batches.answer[which.to(batches.device)]
         known = answer[:, 0] >= 0

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from thinrnn._files import write_safely
 from thinrnn.lab.data.cache import default_cache
-from thinrnn.lab.data.corpora import digest
-from thinrnn.lab.recipes.squad.batches import Batches
+from thinrnn.lab.data.corpora import Corpus, digest
+from thinrnn.lab.recipes.squad.batches import Batches, Inputs
 from thinrnn.lab.recipes.squad.data import Split, Types, encode
 from thinrnn.lab.recipes.squad.glove import find_glove, read_glove
 from thinrnn.lab.recipes.squad.reading import read_squad
@@ -67,10 +67,10 @@ class Prepared:
         """Return the questions of dev on a device, moved there once."""
         return Batches(self.dev, self.tables, device)
 
-    def example(self) -> tuple[Tensor, ...]:
+    def example(self) -> Inputs:
         """Return the inputs for some questions of dev."""
         batches = self.dev_batches(torch.device("cpu"))
-        return batches.take(torch.arange(min(4, len(self.dev)))).inputs
+        return batches.take(torch.arange(min(4, len(self.dev))))
 
 
 def find_files(folder: Path, *, train: bool = True, size: int | None = None) -> Files:
@@ -196,3 +196,20 @@ def read_cache(path: Path, key: str) -> Prepared | None:
     except (OSError, SafetensorError, ValueError, KeyError, TypeError):
         return None  # it is made again
     return Prepared(vocabulary, tables, train, dev, tuple(texts["notes"]), key)
+
+
+def texts_in(folder: Path, name: str = "") -> dict[str, str]:
+    """Return the settings for a folder that holds squad/ and glove/."""
+    find_files(folder)
+    return {"data": str(folder)}
+
+
+def find_texts(folder: Path) -> dict[str, Path]:
+    """Return the folder, if it holds what a model is measured on."""
+    find_files(folder, train=False)
+    return {"data": folder}
+
+
+def corpus_of(fingerprint: str) -> Corpus | None:
+    """Return None: SQuAD and GloVe are not fetched by `thinrnn data`."""
+    return None

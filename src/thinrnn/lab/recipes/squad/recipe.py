@@ -9,19 +9,18 @@ from torch import Tensor, nn
 
 from thinrnn._surgery.save import Precision
 from thinrnn.lab.device.arithmetic import arithmetic
-from thinrnn.lab.recipes.squad import export, texts
+from thinrnn.lab.recipes.squad import export, prepare
 from thinrnn.lab.recipes.squad.ask import answer, glove_for
 from thinrnn.lab.recipes.squad.batches import Batches, shuffled, usable
 from thinrnn.lab.recipes.squad.evaluate import score, span_loss
 from thinrnn.lab.recipes.squad.load import (
-    LoadedReader,
     load_model,
     save_model,
     score_model,
     sizes,
 )
 from thinrnn.lab.recipes.squad.model import ENCODER, SIX, BiDAF
-from thinrnn.lab.recipes.squad.prepare import Prepared, prepare
+from thinrnn.lab.recipes.squad.prepare import Prepared
 from thinrnn.lab.recipes.squad.selection import find_plan
 from thinrnn.lab.recipes.squad.settings import SquadSettings
 from thinrnn.lab.run import InputError, RunFolder
@@ -53,9 +52,9 @@ class QuestionBatches:
             lengths = self.train.context_lengths
             self.order = number, shuffled(self.questions, lengths, s.batch, generator)
         which = self.order[1][place]
-        batch = self.train.take(which, context_step=s.context_step, question_step=s.question_step)
+        inputs = self.train.take(which, context_step=s.context_step, question_step=s.question_step)
         device = self.train.device
-        return *batch.inputs, self.train.answer[which.to(device, non_blocking=True)]
+        return *inputs, self.train.answer[which.to(device, non_blocking=True)]
 
 
 class SquadRecipe:
@@ -73,7 +72,7 @@ class SquadRecipe:
     def load_data(self, settings: Settings, progress: Progress) -> Prepared:
         if not settings.data:
             raise InputError("no data: give --data DIR, a folder that holds squad/ and glove/.")
-        data = prepare(
+        data = prepare.prepare(
             Path(settings.data),
             more_than=settings.more_than,
             characters_more_than=settings.characters_more_than,
@@ -171,22 +170,18 @@ class SquadRecipe:
     ) -> None:
         save_model(model, folder, model_arguments(settings, data), data.vocabulary, precision)
 
-    def load(self, folder: Path) -> LoadedReader:
-        return load_model(folder)
-
-    def sizes(self, model: nn.Module) -> dict[str, int]:
-        return sizes(model)
-
     def onnx_calls(
         self, folders: dict[str, Path], settings: Settings, progress: Progress
     ) -> dict[str, tuple[Callable[..., Any], float]]:
         return {}  # benchmarks/reader_speed.py times readers in ONNX Runtime
 
+    load = staticmethod(load_model)
+    sizes = staticmethod(sizes)
     score = staticmethod(score_model)
     export = staticmethod(export.export_model)
-    texts_in = staticmethod(texts.texts_in)
-    find_texts = staticmethod(texts.find_texts)
-    corpus_of = staticmethod(texts.corpus_of)
+    texts_in = staticmethod(prepare.texts_in)
+    find_texts = staticmethod(prepare.find_texts)
+    corpus_of = staticmethod(prepare.corpus_of)
     glove_for = staticmethod(glove_for)
     answer = staticmethod(answer)
 

@@ -16,7 +16,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from thinrnn.lab.recipes.squad.glove_cache import find_vectors
+from thinrnn.lab.recipes.squad.glove import find_vectors
 
 PAD, UNKNOWN, FIRST = 0, 1, 2
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from thinrnn.lab.data.cache import default_cache
-from thinrnn.lab.recipes.squad.glove import read_glove
-from thinrnn.lab.recipes.squad.glove_cache import find_vectors
+from thinrnn.lab.recipes.squad.glove import find_vectors, read_glove
 from thinrnn.lab.run.errors import InputError
 
 WANTED = {"two", "does", "keys", "nowhere"}

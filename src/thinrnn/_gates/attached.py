@@ -46,9 +46,10 @@ class Attached:
         reference = next(p for p in model.parameters() if p.is_floating_point())
         wide = torch.float64 if reference.dtype == torch.float64 else torch.float32
         for group in plan.groups:
-            start = estimator.start(group.size).to(reference.device, wide)
+            start = estimator.start(group.size)
             gate = Gate(group.name, model, estimator, start)
-            model.register_parameter(gate.key("log_alpha"), nn.Parameter(start))
+            log_alpha = nn.Parameter(start.to(reference.device, wide))
+            model.register_parameter(gate.key("log_alpha"), log_alpha)
             origin = torch.arange(group.size, device=reference.device)
             model.register_buffer(gate.key("origin"), origin)
             self.gates[group.name] = gate

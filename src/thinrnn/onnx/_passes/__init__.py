@@ -1,1 +1,1 @@
-"""What changes an ONNX graph once it is there."""
+"""Passes over ONNX graphs, all through onnx_ir; `finish` comes last."""

@@ -1,1 +1,1 @@
-"""From a call of a model to a plain ONNX graph."""
+"""Tracing: from a call of a model to a plain ONNX graph."""

@@ -6,10 +6,10 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format clean
+.PHONY: help setup demo test test-all lint docs format clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## create .venv and install the pinned packages
 
@@ -26,10 +26,17 @@ $(READY): pyproject.toml constraints.txt src/thinrnn/__init__.py
 demo: $(READY) ## prune a small language model on real text
 	@$(BIN)/thinrnn demo
 
-test: lint ## check style and types, then run all tests
+test: lint ## check style, imports and types, then run the core tests
+	@$(BIN)/python -m pytest -q -rs -n 2 -m 'not extended'
+
+test-all: lint ## the same with benchmarks, kills, examples and browsers
 	@$(BIN)/python -m pytest -q -rs -n 2
 
-lint: $(READY) ## check style and types
+docs: $(READY) ## build the documentation into site/
+	@$(BIN)/mkdocs build --strict --quiet --site-dir site
+	@echo "wrote site/index.html"
+
+lint: $(READY) ## check style, imports and types
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy src
@@ -39,5 +46,5 @@ format: $(READY) ## fix what ruff can fix
 	@$(BIN)/ruff format
 
 clean: ## remove the environment, caches and build outputs
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(wildcard src tests examples benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +

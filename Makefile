@@ -33,13 +33,14 @@ test-all: lint ## the same with benchmarks, kills, examples and browsers
 	@$(BIN)/python -m pytest -q -rs -n 2
 
 docs: $(READY) ## build the documentation into site/
-	@$(BIN)/mkdocs build --strict --quiet --site-dir site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
 	@echo "wrote site/index.html"
 
 lint: $(READY) ## check style, imports and types
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
-	@$(BIN)/mypy src
+	@$(BIN)/lint-imports --no-logo > $(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
+	@$(BIN)/mypy src tools
 
 format: $(READY) ## fix what ruff can fix
 	@$(BIN)/ruff check --fix

@@ -32,9 +32,9 @@ test: lint ## check style, imports and types, then run the core tests
 test-all: lint ## the same with benchmarks, kills, examples and browsers
 	@$(BIN)/python -m pytest -q -rs -n 2
 
-docs: $(READY) ## build the documentation into site/
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir site
-	@echo "wrote site/index.html"
+docs: $(READY) ## build the documentation into build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "wrote build/site; look at it with '$(BIN)/python -m http.server --directory build/site'"
 
 lint: $(READY) ## check style, imports and types
 	@$(BIN)/ruff check
@@ -47,5 +47,5 @@ format: $(READY) ## fix what ruff can fix
 	@$(BIN)/ruff format
 
 clean: ## remove the environment, caches and build outputs
-	rm -rf $(VENV) build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find $(wildcard src tests examples benchmarks) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -75,7 +75,7 @@ class Vocabulary:
 
 
 def read_pieces(path: str | Path) -> Iterator[str]:
-    """Yield the text of a UTF-8 file in pieces, or say in one line why that cannot be."""
+    """Yield the text of a UTF-8 file in pieces."""
     empty = True
     try:
         with open(path, encoding="utf-8-sig") as file:

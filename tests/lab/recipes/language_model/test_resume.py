@@ -69,6 +69,7 @@ def wait_for_training(child, folder, more):
         time.sleep(0.001)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("optimizer", ["adam", "nt-asgd"])
 def test_killed_at_random_moments_it_ends_in_the_same_weights(tiny, tmp_path, optimizer):
     lr = 0.01 if optimizer == "adam" else 1.0

@@ -4,6 +4,10 @@ __version__ = "0.1.0"
 
 # Loaded on first use, because torch takes a second to import and `thinrnn --help` needs none of it.
 _HOMES = {
+    "_calibration.distill": ["distill", "distillation_loss"],
+    "_calibration.prune": ["prune"],
+    "_calibration.report": ["Agreement", "PruningReport", "ReaderFit", "pruning_report"],
+    "_calibration.sweep": ["Sweep", "Swept", "sweep"],
     "_discovery.find": ["find_groups"],
     "_layers.base": ["Layer"],
     "_layers.registry": ["register_layer"],

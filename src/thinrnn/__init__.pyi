@@ -1,5 +1,15 @@
 """The public names and their types, for type checkers; `__init__.py` loads them on first use."""
 
+from thinrnn._calibration.distill import distill as distill
+from thinrnn._calibration.distill import distillation_loss as distillation_loss
+from thinrnn._calibration.prune import prune as prune
+from thinrnn._calibration.report import Agreement as Agreement
+from thinrnn._calibration.report import PruningReport as PruningReport
+from thinrnn._calibration.report import ReaderFit as ReaderFit
+from thinrnn._calibration.report import pruning_report as pruning_report
+from thinrnn._calibration.sweep import Sweep as Sweep
+from thinrnn._calibration.sweep import Swept as Swept
+from thinrnn._calibration.sweep import sweep as sweep
 from thinrnn._discovery.find import find_groups as find_groups
 from thinrnn._gates.attach import attach_ as attach_
 from thinrnn._gates.attach import detach_ as detach_

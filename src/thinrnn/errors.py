@@ -55,3 +55,7 @@ class MissingExtraError(ThinRNNError, ImportError):
 
 class RunError(ThinRNNError, ValueError):
     """A run folder is missing, incomplete or not a run folder."""
+
+
+class CalibrationError(ThinRNNError, ValueError):
+    """The calibration data is missing, or the model does not run on it."""

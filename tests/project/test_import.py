@@ -32,7 +32,7 @@ def test_all_names_are_there_and_others_are_not() -> None:
     assert dir(thinrnn) == sorted(thinrnn.__all__)
     assert all(getattr(thinrnn, name) is not None for name in thinrnn.__all__)
     assert dir(thinrnn) == sorted(thinrnn.__all__)
-    assert not hasattr(thinrnn, "prune")
+    assert not hasattr(thinrnn, "grow")
 
 
 def test_type_checkers_see_the_names_that_are_there() -> None:

@@ -140,8 +140,7 @@ class LanguageModel(nn.Module):
     def vectors(self, tokens: Tensor) -> Tensor:
         """Return e(w) of each token."""
         if self.frequent == self.words:
-            plain: Tensor = self.embedding(tokens)
-            return plain
+            return self.embedding(tokens)
         if torch.onnx.is_in_onnx_export():  # runtimes compute it once, when they load a file
             rare = self.rare.weight @ self.widen.weight.t()
             return F.embedding(tokens, torch.cat([self.embedding.weight, rare]))
@@ -153,8 +152,7 @@ class LanguageModel(nn.Module):
     def logits(self, h: Tensor) -> Tensor:
         """Return how much each word is expected."""
         if self.frequent == self.words:
-            plain: Tensor = self.decoder(h)
-            return plain
+            return self.decoder(h)
         narrow = F.linear(h, self.widen.weight.t())
         return torch.cat([self.decoder(h), self.rare_decoder(narrow)], -1)
 

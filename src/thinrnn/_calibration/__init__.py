@@ -1,0 +1,1 @@
+"""Pruning a trained model from a few batches: statistics, scores, refitted weights."""

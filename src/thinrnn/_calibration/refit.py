@@ -1,0 +1,102 @@
+"""Least squares for the columns that stay.
+
+    W x + b  is to become  V y_S + c,  with y what the pruned model reads, and often y = x
+
+The best V is W M with M = (E[x y_S'] + r I_S) inv(E[y_S y_S'] + r I). The ridge r pulls V towards
+the old columns W_S, not towards zero: with nothing removed V = W, whatever r.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from thinrnn._calibration.moments import Moments
+
+# Ridges, as parts of the mean second moment; the held-out calls choose.
+RIDGES = (1e-10, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1)
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Moments of what a matrix reads before (x) and after pruning (y)."""
+
+    xx: Moments
+    xy: Moments
+    yy: Moments
+
+    @staticmethod
+    def same(moments: Moments) -> "Signals":
+        """Return the moments where the pruned model reads what the original one reads."""
+        return Signals(moments, moments, moments)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """New columns for a matrix and what they bring.
+
+    Attributes:
+        weight: The matrix (O, P); columns that are gone are as they were.
+        shift: What to add to the bias (O,), or None where there is no bias.
+        dropped: Relative error of the held-out output when columns are only dropped.
+        refitted: The same with the new columns.
+    """
+
+    weight: Tensor
+    shift: Tensor | None
+    dropped: float
+    refitted: float
+
+
+def refit(
+    weight: Tensor,
+    stays: Tensor,
+    fit: Signals,
+    check: Signals,
+    *,
+    has_bias: bool,
+    free: bool = True,
+) -> Fit:
+    """Return the best columns for a matrix that keeps some.
+
+    Args:
+        weight: The matrix as it was (O, P).
+        stays: The columns that stay, as indices.
+        fit: Moments to fit.
+        check: Moments over held-out calls, which choose the ridge.
+        has_bias: Whether the means of what goes may move into a bias.
+        free: Whether the columns that stay may change; if not, only the bias does.
+    """
+    W, S = weight.double(), stays
+    Q = W.T @ W  # (P, P)
+    energy = max(_error(Q, torch.zeros_like(Q)[:, S], S, check, has_bias), 1e-30)
+    keep = torch.eye(len(Q), dtype=Q.dtype, device=Q.device)[:, S]  # M that only drops columns
+    best, error = keep, _error(Q, keep, S, check, has_bias)
+    dropped = error
+    A_xy = fit.xy.second(centred=has_bias)[:, S]
+    A_yy = fit.yy.second(centred=has_bias)[S][:, S]
+    unit = float(A_yy.diagonal().mean()) + 1e-30
+    for ridge in RIDGES if free else ():
+        loaded = A_yy + ridge * unit * torch.eye(len(S), dtype=Q.dtype, device=Q.device)
+        factor, failed = torch.linalg.cholesky_ex(loaded)
+        if failed:
+            continue
+        M = torch.cholesky_solve((A_xy + ridge * unit * keep).T, factor).T
+        now = _error(Q, M, S, check, has_bias)
+        if now < error:
+            best, error = M, now
+    V = W @ best
+    new = W.clone()
+    new[:, S] = V
+    shift = None
+    if has_bias:
+        mean_x, mean_y = fit.xy.means()
+        shift = W @ mean_x - V @ mean_y[S]
+    return Fit(new, shift, dropped / energy, error / energy)
+
+
+def _error(Q: Tensor, M: Tensor, S: Tensor, signals: Signals, centred: bool) -> float:
+    """Return the mean square of W x - W M y_S, in terms of Q = W'W."""
+    xx, xy, yy = (m.second(centred=centred) for m in (signals.xx, signals.xy, signals.yy))
+    left = (Q * xx).sum() - 2 * ((Q @ M) * xy[:, S]).sum()
+    return float(left + ((Q @ M) * (M @ yy[S][:, S])).sum())

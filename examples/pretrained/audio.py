@@ -1,0 +1,74 @@
+"""Speech to calibrate and test on: spoken by espeak-ng, or read from a folder of wav files.
+
+A folder holds one folder per speaker, with mono wav files of 16 bits at any rate.
+"""
+
+import itertools
+import random
+import re
+import shutil
+import subprocess
+import sys
+import wave
+from pathlib import Path
+
+import numpy as np
+
+RATE = 16_000
+VOICES = (
+    *("en-us+adam", "en-us+Alicia", "en-gb+Andrea", "en-gb+Andy", "en-us+Annie", "en-us+belinda"),
+    *("en-us+benjamin", "en-gb+boris", "en-us+caleb", "en-gb+david", "en-us+Denis", "en-gb+Diogo"),
+    *("en-us+ed", "en-gb+Gene", "en-us+Gustave", "en-gb+Hugo", "en-us+iven", "en-gb+Jacky"),
+    *("en-us+john", "en-gb+Lee", "en-us+linda", "en-gb+marcelo", "en-us+Marco", "en-gb+Michael"),
+)
+
+
+def speakers(
+    folder: Path | None = None, *, utterances: int = 6, seed: int = 0
+) -> dict[str, list[np.ndarray]]:
+    """Return a few utterances of each speaker, as float32 waveforms at 16 kHz."""
+    if folder is not None:
+        return {
+            one.name: [read_wav(file) for file in sorted(one.glob("*.wav"))[:utterances]]
+            for one in sorted(folder.iterdir())
+            if one.is_dir()
+        }
+    if shutil.which("espeak-ng") is None:
+        sys.exit("espeak-ng is not installed: install it, or name a folder of wav files.")
+    lines = itertools.cycle(sentences(seed))
+    return {voice: [spoken(voice, next(lines)) for _ in range(utterances)] for voice in VOICES}
+
+
+def sentences(seed: int) -> list[str]:
+    """Return English sentences from the reference that comes with Python, in random order."""
+    from pydoc_data.topics import topics
+
+    found = re.findall(r"[A-Z][a-z ,]{60,140}\.", " ".join(" ".join(topics.values()).split()))
+    random.Random(seed).shuffle(found)
+    return found
+
+
+def spoken(voice: str, text: str) -> np.ndarray:
+    """Return a text as espeak-ng says it."""
+    command = ["espeak-ng", "-v", voice, "--stdout", text]
+    sound = subprocess.run(command, check=True, capture_output=True).stdout
+    samples = np.frombuffer(sound[44:], dtype="<i2").astype(np.float32) / 2**15
+    return resampled(samples, int.from_bytes(sound[24:28], "little"))
+
+
+def read_wav(file: Path) -> np.ndarray:
+    """Return a wav file of 16 bits, its first channel, at 16 kHz."""
+    with wave.open(str(file)) as sound:
+        if sound.getsampwidth() != 2:
+            sys.exit(f"{file} has {8 * sound.getsampwidth()} bits; give wav files of 16 bits.")
+        samples = np.frombuffer(sound.readframes(sound.getnframes()), dtype="<i2")
+        first = samples[:: sound.getnchannels()].astype(np.float32) / 2**15
+        return resampled(first, sound.getframerate())
+
+
+def resampled(samples: np.ndarray, rate: int) -> np.ndarray:
+    """Return samples at 16 kHz, by straight lines between them."""
+    if rate == RATE:
+        return samples
+    times = np.arange(0, len(samples) - 1, rate / RATE)
+    return np.interp(times, np.arange(len(samples)), samples).astype(np.float32)

@@ -23,13 +23,13 @@ from thinrnn.lab import recipes
 from thinrnn.lab.command import command
 from thinrnn.lab.recipes.finish import finish_phase, time_models
 from thinrnn.lab.recipes.gate_log import gate_state, params_kept
-from thinrnn.lab.recipes.phase import Phase, begin_phase
+from thinrnn.lab.recipes.phase import PLAN, Phase, begin_phase, reachable_plan
 from thinrnn.lab.recipes.protocol import D, Recipe, S, TrainingBatches
 from thinrnn.lab.recipes.settings import TrainingSettings, as_json, changed
 from thinrnn.lab.report import write_report
 from thinrnn.lab.run import DivergedError, InputError, InterruptedRunError, RunFolder
 from thinrnn.lab.run.environment import command_line, environment
-from thinrnn.lab.run.files import remove_folder, write_json
+from thinrnn.lab.run.files import remove_folder, write_atomic, write_json
 from thinrnn.lab.run.folder import KIND_OF
 from thinrnn.lab.run.metrics import MetricsFile
 from thinrnn.lab.run.monitor import Monitor
@@ -50,6 +50,7 @@ def start(
     device = choose_device(settings)
     if settings.threads:
         torch.set_num_threads(settings.threads)
+    plan = reachable_plan(recipe, settings, data)
     config = {
         "thinrnn": __version__,
         "format": FORMAT,
@@ -63,6 +64,7 @@ def start(
         "environment": environment(str(device)),
     }
     run = RunFolder.create(folder, config)
+    write_atomic(run.path / PLAN, plan.to_json())
     train(recipe, settings, data, run, device, progress)
     return run
 

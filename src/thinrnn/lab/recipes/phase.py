@@ -16,6 +16,7 @@ from torch import Tensor, nn
 import thinrnn
 from thinrnn._gates.attach import attached
 from thinrnn._model.tree import map_tensors, tensors_in
+from thinrnn.errors import TargetError
 from thinrnn.lab.device.arithmetic import exact_products
 from thinrnn.lab.device.graphs import GraphedStep, Step
 from thinrnn.lab.recipes.means import Means
@@ -223,16 +224,33 @@ class Phase(Generic[S, D]):
         return {p: name for name, p in self.model.named_parameters()}
 
 
+PLAN = "plan.json"  # in the run folder
 COUNTERS = ("step", "epoch", "history", "bad_epochs", "stopped", "fold_difference")
 
 
 def known_plan(recipe: Recipe[S, D], settings: S, data: D, run: RunFolder) -> Plan:
     """Return the plan of the dense model; finding it may take a while, so the run keeps it."""
-    file = run.path / "plan.json"
+    file = run.path / PLAN
     if not file.exists():
         model = recipe.build(settings, data)
         write_atomic(file, recipe.find_plan(settings, model).to_json())
     return Plan.from_json(file.read_text())
+
+
+def reachable_plan(recipe: Recipe[S, D], settings: S, data: D) -> Plan:
+    """Return the plan of the dense model; refuse a target that no choice of neurons reaches.
+
+    A run calls this before it trains anything: the gated phase comes last but one.
+    """
+    model = recipe.build(settings, data)
+    plan = recipe.find_plan(settings, model)
+    if "gated" in settings.phases and settings.target:
+        thinrnn.attach_(model, plan)
+        try:
+            thinrnn.Target(model, **settings.target, steps=1)
+        except TargetError as error:  # it names params or macs, as our settings do behind target_
+            raise InputError(f"target_{error}") from None
+    return plan
 
 
 def begin_phase(

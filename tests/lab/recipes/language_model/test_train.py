@@ -154,6 +154,23 @@ def test_bad_settings_leave_no_folder_behind(tiny, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"target_params": 100}, r"target_params=100 cannot be met: .* still has"),
+        ({"target_params": None, "target_macs": 1e-3}, "target_macs=0.001 cannot be met"),
+        ({"target_macs": 5}, "target_macs=5 cannot be met"),
+    ],
+)
+def test_a_target_out_of_reach_is_refused_before_anything_is_trained(
+    tiny, tmp_path, monkeypatch, changes, message
+):
+    monkeypatch.setattr(train.Trainer, "train", lambda *_: pytest.fail("a phase was trained"))
+    with pytest.raises(InputError, match=message):
+        run(tiny(**changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
         ({"tied": True}, "tied=true needs the last layer as wide as the embedding"),
         ({"hidden": ()}, "hidden is empty"),
         ({"l0": 1e-7}, "exactly one of target, l0 and lasso"),

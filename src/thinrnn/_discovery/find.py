@@ -22,6 +22,7 @@ from thinrnn._discovery.raw_tensors import RawTensor
 from thinrnn._discovery.recording import Port, Seen
 from thinrnn._discovery.refusals import Reasons
 from thinrnn._discovery.trial import prove
+from thinrnn._gates.distributed import need_whole
 from thinrnn._layers.base import Layer
 from thinrnn._layers.registry import layer_of, refusal_of
 from thinrnn._model.isolation import fixed_randomness, fresh_copy, ours_on_cpu
@@ -53,6 +54,7 @@ def find_groups(model: nn.Module, example: Any) -> Plan:
         ExampleError: if the model does not run on the example, or gives other values each time.
         NoRecurrentLayerError: if the example reaches no recurrent layer.
         PlanError: if the model has gates already, or is compiled or wrapped.
+        GateError: if the model is sharded by FSDP.
 
     >>> lstm = nn.LSTM(3, 8, num_layers=2)
     >>> [group.name for group in find_groups(lstm, torch.zeros(5, 2, 3))]
@@ -69,6 +71,7 @@ def find_groups(model: nn.Module, example: Any) -> Plan:
             f"the model is wrapped in {type(model).__name__}: give the model itself, model.module, "
             "and wrap it after attach_."
         )
+    need_whole(model, model.parameters())
     arguments = call_arguments(example)
     with fixed_randomness(), torch.no_grad(), ours_on_cpu():
         clone, _, probe = fresh_copy(model, arguments, _probe)

@@ -28,7 +28,7 @@ def attach_(model: nn.Module, plan: Plan, gate: Estimator | None = None) -> nn.M
         The same model.
 
     Raises:
-        GateError: The model has gates already.
+        GateError: The model has gates already, or is sharded by FSDP.
         PlanError: The plan has no groups, or does not fit the model.
 
     Example:

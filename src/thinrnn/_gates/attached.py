@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from thinrnn._gates.distributed import follow_, hand_out_, need_whole, wrapper_now
 from thinrnn._gates.estimators import Estimator
 from thinrnn._gates.gate import Gate
 from thinrnn._gates.readers import Reader, find_readers
@@ -36,6 +37,7 @@ class Attached:
     """The gates of a model, the parameters they act on, and the hooks that apply them."""
 
     def __init__(self, model: nn.Module, plan: Plan, estimator: Estimator) -> None:
+        need_whole(model, model.parameters())
         find_readers(model, plan)  # raises, if it does, before the model is changed
         self.model = model
         self.first_plan = plan  # as attached; `plan` follows the model when it shrinks
@@ -60,11 +62,13 @@ class Attached:
         self.input_hooks: Mapping[str, Hook] = {}  # they narrow what arrives at full width
         self.is_frozen = False  # gates learn no more: training uses their test-time values
         self._folded: tuple[tuple[int, ...], bool] | None = None  # for which gates, what was seen
+        self.changes = 0  # of the parameters that learn: DistributedDataParallel has to follow
         self.follow(plan, {})
 
     def follow(self, plan: Plan, input_hooks: Mapping[str, Hook]) -> None:
         """Set readers and hooks for a plan: at the start, and after each cut."""
         self.plan = plan
+        self.changes += 1
         remove_hooks_(self.model, self._is_own)
         self.readers = find_readers(self.model, plan)
         self.of_module: dict[nn.Module, list[Reader]] = defaultdict(list)
@@ -118,6 +122,7 @@ class Attached:
     def freeze_(self) -> None:
         """Let the gates learn no more: from now on training uses their values in eval."""
         self.is_frozen = True
+        self.changes += 1
         for gate in self.gates.values():
             gate.log_alpha.requires_grad_(False)
 
@@ -130,6 +135,7 @@ class Attached:
                 gate.log_alpha = start = self.estimator.start(gate.size)
                 gate.start[gate.origin.cpu()] = start.to(gate.start)
         self.is_frozen = False
+        self.changes += 1
         for gate in self.gates.values():
             gate.log_alpha.requires_grad_(True)
 
@@ -160,7 +166,8 @@ class Attached:
         """Return noise for the groups as they were at first.
 
         So removing neurons leaves the noise of the others, and all random numbers after it, as
-        they were. Checkpointing runs layers again inside the backward pass: they get the noise of
+        they were. Under DistributedDataParallel all ranks use the noise of the first one.
+        Checkpointing runs layers again inside the backward pass: they get the noise of
         the first run; if it is the whole model, noise is drawn all the same, as on the first run.
         """
         known = [self.noise[gate.name] for gate in gates if gate.name in self.noise]
@@ -171,6 +178,8 @@ class Attached:
         uniform = torch.rand(sum(sizes), device=like.device, dtype=like.dtype)
         if is_again:
             return torch.cat(known)
+        if (wrapper := wrapper_now()) is not None:
+            hand_out_(uniform, wrapper)
         names = (gate.name for gate in gates)
         self.noise.update(zip(names, uniform.split(sizes), strict=True))
         return uniform
@@ -198,6 +207,7 @@ class Attached:
             self.depth = 0
         self.depth += 1
         if self.depth == 1:
+            self._need_followers()
             if self.is_folded:
                 return
             with _unseen_by_checkpointing():
@@ -209,6 +219,8 @@ class Attached:
             self._take_off(self.readers, None)
 
     def _enter_layer(self, module: nn.Module, args: Any) -> None:
+        if self.depth == 0:
+            self._need_followers()
         if self.depth == 0 and not self.is_folded:
             # a layer called on its own, not from the model's forward
             readers = self.of_module[module]
@@ -219,6 +231,13 @@ class Attached:
     def _leave_layer(self, module: nn.Module, args: Any, result: Any) -> None:
         if self.depth == 0:
             self._take_off(self.of_module[module], module)
+
+    def _need_followers(self) -> None:
+        """Let a DistributedDataParallel around this call know which parameters learn."""
+        learned = [gate.log_alpha for gate in self.gates.values()]
+        need_whole(self.model, [reader.weight for reader in self.readers])
+        if torch.is_grad_enabled() and (wrapper := wrapper_now()) is not None:
+            follow_(wrapper, self, self.changes, learned)
 
     def _hang(
         self, readers: list[Reader], only: nn.Module | None, values: dict[str, Tensor]

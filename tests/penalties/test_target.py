@@ -319,11 +319,64 @@ def test_a_checkpoint_goes_on_with_the_same_choice() -> None:
         ({}, "give params= or macs= or both"),
         ({"params": 0.5, "macs": 3}, r"macs=3 cannot be met"),
         ({"params": 0.5, "steps": 0}, "steps=0"),
+        ({"params": 0.5, "score": "norm"}, "score='norm'.*magnitude"),
     ],
 )
 def test_what_cannot_be_met_is_said(options: dict[str, Any], message: str) -> None:
     with pytest.raises(TargetError, match=message):
         thinrnn.Target(language_model(), **options)
+
+
+def descend(model: nn.Module, target: thinrnn.Target, steps: int) -> None:
+    """Steps of plain SGD on weights and gates, down to some size."""
+    x = torch.randint(WORDS, (4, 2))
+    for _ in range(steps):
+        model.zero_grad()
+        model(x)[0].square().mean().backward()
+        with torch.no_grad():
+            for p in model.parameters():
+                if p.grad is not None:
+                    p -= 0.1 * p.grad
+        target.step()
+
+
+@pytest.mark.parametrize("score", ["random", "magnitude"])
+def test_controls_reach_the_size_with_gates_that_never_learn(score: Any) -> None:
+    model = language_model()
+    target = thinrnn.Target(model, params=0.4, steps=20, score=score)
+    descend(model, target, 1)
+    start = {name: gate.log_alpha.detach().clone() for name, gate in thinrnn.gates(model).items()}
+    descend(model, target, 9)
+    assert 0 < target.progress < 1
+    for name, gate in thinrnn.gates(model).items():
+        assert torch.equal(gate.log_alpha[gate.keep], start[name][gate.keep])
+    descend(model, target, 10)
+    assert_met(model, target, "params", target.goal["params"])
+
+
+def test_random_removal_goes_on_from_a_checkpoint_with_the_same_neurons() -> None:
+    model = language_model()
+    target = thinrnn.Target(model, params=0.4, steps=20, score="random")
+    descend(model, target, 10)
+    again = language_model()
+    again.load_state_dict(model.state_dict())
+    other = thinrnn.Target(again, params=0.4, steps=20, score="random")
+    other.load_state_dict(target.state_dict())
+    assert not any(gate.log_alpha.requires_grad for gate in thinrnn.gates(again).values())
+    descend(model, target, 10)
+    descend(again, other, 10)
+    for name, gate in thinrnn.gates(model).items():
+        assert torch.equal(gate.keep, thinrnn.gates(again)[name].keep)
+
+
+def test_magnitude_keeps_the_neurons_with_the_largest_weights() -> None:
+    model = language_model()
+    with torch.no_grad():
+        model.get_parameter("embedding.weight")[:, ::2] *= 100
+    target = thinrnn.Target(model, params=0.4, steps=20, score="magnitude")
+    descend(model, target, 20)
+    kept = thinrnn.gates(model)["embedding"].keep
+    assert not kept[1::2].any() or kept[::2].all()
 
 
 def test_a_target_needs_gates() -> None:

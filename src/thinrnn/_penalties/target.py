@@ -10,13 +10,14 @@ target         ╰────────────────────�
 
 import math
 import warnings
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from thinrnn._gates.attach import attached
 from thinrnn._gates.sizes import Sizes, What
+from thinrnn._penalties.group_lasso import squared_norms
 from thinrnn.errors import TargetError
 
 WARM_UP = 0.1  # part of the steps in which nothing closes: gates learn what they are worth
@@ -29,6 +30,7 @@ LEARNED = 0.5  # gates that moved less, relative to their random start, have lea
 
 Masks = dict[str, Tensor]  # group -> True for each neuron that stays
 Limits = dict[What, float]  # parameters, mult-adds, or both
+Score = Literal["gates", "random", "magnitude"]  # what ranks the neurons of a group
 
 
 class Target:
@@ -54,6 +56,10 @@ class Target:
         params: Parameters to end with: a fraction of the full size (up to 1), or a number.
         macs: Mult-adds per step to end with, given the same way.
         steps: Calls of `step()` after which the limit is reached.
+        score: What ranks the neurons of a group: "gates", the learned ones; or, as controls with
+            the same schedule and the same random gates, "random", an order drawn once, and
+            "magnitude", the norm of a neuron's weights. In both controls the gates stop learning at
+            the first call of `step()`.
 
     Attributes:
         steps: Calls of `step()` after which the limit is reached.
@@ -64,7 +70,7 @@ class Target:
 
     Raises:
         GateError: The model has no gates.
-        TargetError: No limit is given, or no choice of neurons meets it.
+        TargetError: No limit is given, no choice of neurons meets it, or the score is unknown.
 
     Example:
         >>> model, x = nn.LSTM(16, 32, num_layers=2), torch.randn(10, 4, 16)
@@ -90,16 +96,21 @@ class Target:
         params: float | None = None,
         macs: float | None = None,
         steps: int = 1000,
+        score: Score = "gates",
     ) -> None:
         if steps < 1:
             raise TargetError(f"steps={steps}: the limit is lowered over 1 step or more.")
+        if score not in get_args(Score):
+            raise TargetError(f"score={score!r}: write one of {', '.join(get_args(Score))}.")
         self.gated = attached(model)
         self.full, self.goal = read_limits(self.gated.sizes, params=params, macs=macs)
         self.steps = steps
+        self.score = score
         self.steps_done = 0
         self._has_closed = False
-        self._worth = {  # log_alpha of each original neuron when its gate was last open
-            name: torch.zeros(gate.full_size, dtype=torch.float64)
+        make = torch.rand if score == "random" else torch.zeros
+        self._worth = {  # of each original neuron, when its gate was last open
+            name: make(gate.full_size, dtype=torch.float64)
             for name, gate in self.gated.gates.items()
         }
 
@@ -132,13 +143,15 @@ class Target:
         """Count a training step, and close the gates that no longer fit the limit."""
         if self.steps_done == 0:
             self.gated.unfreeze_()
+            self._stop_learning()
         self.steps_done += 1
         is_last = self.steps_done == self.steps
         is_look = self.steps_done % max(1, self.steps // LOOKS) == 0 and 0 < self.progress < 1
         if not (is_last or is_look):
             return
         if not self._has_closed:
-            self._warn_if_random()
+            if self.score == "gates":
+                self._warn_if_random()
             self._has_closed = True
         self._close(self.limit)
         if is_last:
@@ -166,8 +179,16 @@ class Target:
         """Go on from a checkpoint, after the model has loaded its own."""
         self.steps_done = int(state["step"])
         self._worth = {name: row.double().cpu() for name, row in state["worth"].items()}
+        if self.steps_done:
+            self._stop_learning()
         if self.is_settled:
             self.gated.freeze_()
+
+    def _stop_learning(self) -> None:
+        """Let gates that rank nothing learn nothing; they stay random until the size is reached."""
+        if self.score != "gates":
+            for gate in self.gated.gates.values():
+                gate.log_alpha.requires_grad_(False)
 
     @torch.no_grad()
     def _close(self, limit: Limits) -> None:
@@ -176,9 +197,10 @@ class Target:
         masks = self._select(limit)
         for name, gate in self.gated.gates.items():
             mask = masks[name].to(gate.log_alpha.device)
-            worth = self._worth[name].to(gate.log_alpha)[gate.origin]
             # a gate that opens again gets its old rank back, or the next look would close it
-            wanted = torch.where(mask & (gate.value <= 0), worth, gate.log_alpha)
+            earlier = self._worth[name] if self.score == "gates" else gate.start
+            back = earlier.to(gate.log_alpha)[gate.origin]
+            wanted = torch.where(mask & (gate.value <= 0), back, gate.log_alpha)
             gate.log_alpha.copy_(gate.estimator.placed(mask, wanted))
 
     def _warn_if_random(self) -> None:
@@ -199,6 +221,11 @@ class Target:
             )
 
     def _present_worth(self) -> dict[str, Tensor]:
+        """Return what each original neuron is worth; of a closed one, when it was last open."""
+        if self.score == "random":
+            return self._worth
+        if self.score == "magnitude":
+            return self._magnitudes()
         worth = {}
         for name, gate in self.gated.gates.items():
             gate.check()
@@ -206,6 +233,13 @@ class Target:
             now = gate.log_alpha.detach().double().cpu().clamp(-1e6, 1e6)
             worth[name] = self._worth[name].clone()
             worth[name][gate.origin.cpu()[is_open]] = now[is_open]
+        return worth
+
+    def _magnitudes(self) -> dict[str, Tensor]:
+        worth = {name: row.clone() for name, row in self._worth.items()}
+        for group in self.gated.plan.groups:
+            norms = squared_norms(self.gated.model, group).sqrt()
+            worth[group.name][self.gated.gates[group.name].origin.cpu()] = norms.double().cpu()
         return worth
 
     def _select(self, limit: Limits, *, open_first: bool = False) -> Masks:

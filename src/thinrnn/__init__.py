@@ -11,6 +11,7 @@ _HOMES = {
     "_discovery.find": ["find_groups"],
     "_layers.base": ["Layer"],
     "_layers.registry": ["register_layer"],
+    "_gates.arm": ["ARM", "arm_loss"],
     "_gates.attach": ["attach_", "detach_", "gates", "param_groups"],
     "_gates.estimators": ["Estimator", "Fixed", "HardConcrete"],
     "_gates.gate": ["Gate"],

@@ -11,6 +11,8 @@ from thinrnn._calibration.sweep import Sweep as Sweep
 from thinrnn._calibration.sweep import Swept as Swept
 from thinrnn._calibration.sweep import sweep as sweep
 from thinrnn._discovery.find import find_groups as find_groups
+from thinrnn._gates.arm import ARM as ARM
+from thinrnn._gates.arm import arm_loss as arm_loss
 from thinrnn._gates.attach import attach_ as attach_
 from thinrnn._gates.attach import detach_ as detach_
 from thinrnn._gates.attach import gates as gates

@@ -8,9 +8,10 @@ Gated weights are hung over a module by an entry in its `__dict__`, which Python
 parameter of the same name. Parameters, `state_dict` keys and the user's code stay as they were.
 """
 
+import contextlib
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any
 
@@ -61,6 +62,7 @@ class Attached:
         self.layers = layers_of(model)
         self.input_hooks: Mapping[str, Hook] = {}  # they narrow what arrives at full width
         self.is_frozen = False  # gates learn no more: training uses their test-time values
+        self.given: Mapping[str, Tensor] | None = None  # what training uses instead of a sample
         self._folded: tuple[tuple[int, ...], bool] | None = None  # for which gates, what was seen
         self.changes = 0  # of the parameters that learn: DistributedDataParallel has to follow
         self.follow(plan, {})
@@ -113,6 +115,8 @@ class Attached:
         """Return the gates for one call: a fresh sample in training, the estimate in eval."""
         if self.is_frozen or not self.model.training:
             return {name: self.gates[name].value for name in groups}
+        if self.given is not None:
+            return {name: self.given[name] for name in groups}
         drawn = self._drawn(list(groups))
         # a sample with its graph would keep the gates' gradient accumulators alive, on the stream
         # where they were made, and no CUDA graph could be captured on another
@@ -152,6 +156,11 @@ class Attached:
 
     def _drawn(self, groups: list[str]) -> dict[str, Tensor]:
         """Return one sample per gate, all groups in one go."""
+        log_alpha, uniform = self.noisy(groups)
+        return self.split(groups, self.estimator.sample(log_alpha, uniform))
+
+    def noisy(self, groups: list[str]) -> tuple[Tensor, Tensor]:
+        """Return `log_alpha` of the groups in one piece, and noise to draw their gates from."""
         gates = [self.gates[name] for name in groups]
         log_alpha = torch.cat([gate.wide_log_alpha for gate in gates])
         uniform = self._noise(gates, log_alpha)
@@ -159,8 +168,20 @@ class Attached:
             starts = accumulate((gate.full_size for gate in gates), initial=0)
             present = [g.origin + s for g, s in zip(gates, starts, strict=False)]
             uniform = uniform[torch.cat(present)]
-        sample = self.estimator.sample(log_alpha, uniform)
-        return dict(zip(groups, sample.split([gate.size for gate in gates]), strict=True))
+        return log_alpha, uniform
+
+    def split(self, groups: list[str], joint: Tensor) -> dict[str, Tensor]:
+        """Return the gates of each group, given those of all groups in one piece."""
+        return dict(zip(groups, joint.split([self.gates[g].size for g in groups]), strict=True))
+
+    @contextlib.contextmanager
+    def using(self, values: Mapping[str, Tensor]) -> Iterator[None]:
+        """Inside `with`, calls in training use these gates instead of a sample."""
+        self.given = values
+        try:
+            yield
+        finally:
+            self.given = None
 
     def _noise(self, gates: list[Gate], like: Tensor) -> Tensor:
         """Return noise for the groups as they were at first.

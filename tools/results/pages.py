@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from thinrnn.lab.run.files import write_atomic
-from tools.results import curve, highway_step, minutes, rows, tables
+from tools.results import curve, gate_variance, highway_step, minutes, rows, tables
 from tools.results.cpu import Cpu
 from tools.results.runs import Results, millions, scores_of, spread
 
@@ -106,6 +106,8 @@ def _render(results: Results, cpu: Cpu | None, folder: Path, template: str) -> s
         cpu=cpu,
         steps=highway_step.read(folder),
         highway_step=highway_step,
+        gradients=gate_variance.read(folder),
+        gate_variance=gate_variance,
         timed=minutes.read(folder),
         minutes=minutes,
         minutes_table=lambda: minutes.table(results),

@@ -114,3 +114,28 @@ def test_a_snapshot_goes_on_bit_for_bit(rule):
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
     with optimizer.averaged(), again.averaged():
         assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.parametrize("rule", ["sgd", "adam"])
+def test_gates_without_a_rate_of_their_own_are_stepped_like_the_weights(rule):
+    apart, together = parameters((3, 2), (4,)), parameters((3, 2), (4,))
+    kinds = ((apart, ours(apart[:1], apart[1:], rule=rule, gate_lr=None)),)
+    kinds += ((together, ours(together, rule=rule)),)
+    for params, optimizer in kinds:
+        run(optimizer, params, 3)
+        optimizer.set_lr(0.03)
+        optimizer.start_averaging()
+        run(optimizer, params, 4, seed=2)
+        assert {id(p) for p in optimizer.weights} == {id(p) for p in params}  # what is clipped
+        with optimizer.averaged():
+            params += [p.detach().clone() for p in params]
+    assert close(apart, together)
+
+
+def test_weight_decay_is_never_for_gates():
+    gates = parameters((4,))
+    start = gates[0].detach().clone()
+    optimizer = ours(parameters((3,)), gates, gate_lr=None, weight_decay=0.5)
+    gates[0].grad = torch.zeros_like(gates[0])
+    optimizer.step()
+    assert torch.equal(gates[0], start)

@@ -1,4 +1,4 @@
-"""SGD, Adam or Adadelta for the weights, Adam for the gates, averages of the weights: in one.
+"""SGD, Adam or Adadelta for the weights, Adam or the same for the gates, averages: in one.
 
 Kept by hand: torch's optimizers have one rule for all their groups, and `shrink_` slices the state
 of one optimizer. Averages are part of that state, so they are cut too, which an `AveragedModel` is
@@ -24,6 +24,7 @@ RHO = 0.95  # of Adadelta
 class WeightsAndGates(Optimizer):
     """Steps weights by `rule` and gates by Adam; weight decay is for weights alone.
 
+    Without a `gate_lr` gates are stepped, averaged and clipped like the weights, at their rate.
     `rule` is "sgd", "adam" or "adadelta". With "sgd" the mean of the weights is kept from
     `start_averaging` on; with an `average_decay`, their exponential average from the beginning.
     """
@@ -35,18 +36,20 @@ class WeightsAndGates(Optimizer):
         *,
         rule: str,
         lr: float,
-        gate_lr: float,
+        gate_lr: float | None,
         weight_decay: float = 0.0,
         average_decay: float | None = None,
     ) -> None:
         groups = [{"params": weights, "rule": rule, "lr": lr, "weight_decay": weight_decay}]
+        own = (rule, lr) if gate_lr is None else ("adam", gate_lr)
         if gates:
-            groups.append({"params": gates, "rule": "adam", "lr": gate_lr, "weight_decay": 0.0})
+            groups.append({"params": gates, "rule": own[0], "lr": own[1], "weight_decay": 0.0})
         super().__init__(groups, {})
         device = weights[0].device
         for group in self.param_groups:
             group["lr"] = torch.tensor(float(group["lr"]), device=device)
-        self.weights = weights
+        self.weights = [*weights, *gates] if gate_lr is None else weights  # clipped, averaged
+        self.scheduled = self.param_groups if gate_lr is None else self.param_groups[:1]
         self.lr = lr
         # float64, because 1 - 0.999 has four correct digits in float32.
         self.steps = torch.zeros((), device=device, dtype=torch.float64)
@@ -55,13 +58,14 @@ class WeightsAndGates(Optimizer):
         self.is_fused = device.type == "cuda"  # one pass over the memory instead of many
         self.ema = None if average_decay is None else get_ema_multi_avg_fn(average_decay)
         if self.ema is not None:
-            for p in weights:
+            for p in self.weights:
                 self.state[p]["average"] = p.detach().clone()
 
     def set_lr(self, lr: float) -> None:
-        """Set the learning rate of the weights; does not wait for the device."""
+        """Set the learning rate of what follows it; does not wait for the device."""
         if lr != self.lr:
-            self.param_groups[0]["lr"].fill_(lr)
+            for group in self.scheduled:
+                group["lr"].fill_(lr)
             self.lr = lr
 
     @torch.no_grad()
@@ -230,7 +234,7 @@ def make_optimizer(settings: TrainingSettings, model: nn.Module) -> WeightsAndGa
         [p for name, p in named.items() if name.startswith("thinrnn:")],
         rule="sgd" if settings.optimizer == "nt-asgd" else settings.optimizer,
         lr=settings.lr,
-        gate_lr=settings.gate_lr,
+        gate_lr=None if settings.steps_gates_like_weights else settings.gate_lr,
         weight_decay=settings.weight_decay,
         average_decay=settings.average_decay,
     )

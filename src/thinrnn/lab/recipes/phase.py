@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import thinrnn
-from thinrnn._gates.attach import attached
+from thinrnn._gates.attach import attached, is_attached
 from thinrnn._model.tree import map_tensors, tensors_in
 from thinrnn.errors import TargetError
 from thinrnn.lab.device.arithmetic import exact_products
@@ -102,7 +102,7 @@ class Phase(Generic[S, D]):
     def train_step(self, *batch: Tensor) -> None:
         """Forward, backward, clip, update."""
         self.optimizer.zero_grad(set_to_none=True)
-        loss, state = self.recipe.step(self.settings, self.model, batch, self.state)
+        loss, state = self.forward(batch)
         penalty = loss.new_zeros(()) + self.pruning.penalty()
         (loss + penalty).backward()
         if self.settings.clip:
@@ -112,9 +112,30 @@ class Phase(Generic[S, D]):
         self.carry(state)
         self.means.add(loss, penalty, len(batch[0]))
 
+    def forward(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, Any]:
+        """Return the loss and the next state."""
+        if not self.learns_by_arm:
+            return self.recipe.step(self.settings, self.model, batch, self.state)
+        state: Any = None
+
+        def closure() -> Tensor:
+            nonlocal state  # that of the second pass counts
+            loss, state = self.recipe.step(self.settings, self.model, batch, self.state)
+            return loss
+
+        return thinrnn.arm_loss(self.model, closure), state
+
+    @property
+    def learns_by_arm(self) -> bool:
+        """Whether gates by ARM are still learning, which takes two passes that no graph can do."""
+        if not is_attached(self.model):
+            return False
+        gated = attached(self.model)
+        return isinstance(gated.estimator, thinrnn.ARM) and not gated.is_frozen
+
     def runner(self, batch: tuple[Tensor, ...]) -> Step:
         """Return what trains on a batch: a CUDA graph of its shape, or the step as it is."""
-        can_be_graphed = self.settings.cuda_graphs and batch[0].is_cuda
+        can_be_graphed = self.settings.cuda_graphs and batch[0].is_cuda and not self.learns_by_arm
         if not can_be_graphed or not self.is_warm or len(batch[0]) != self.batches.rows:
             self.is_warm = True
             return self.train_step

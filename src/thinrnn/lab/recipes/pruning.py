@@ -146,11 +146,13 @@ def add_gates(settings: TrainingSettings, model: nn.Module, plan: Plan, steps: i
     """Put gates on a dense model; return what closes them in a training of so many steps."""
     if settings.lasso is not None:
         return ByLasso(model, plan, weight=settings.lasso, smallest=settings.lasso_zero)
-    thinrnn.attach_(model, plan, gate=thinrnn.HardConcrete(mean=settings.gate_mean))
+    kind = thinrnn.ARM if settings.gate == "arm" else thinrnn.HardConcrete
+    thinrnn.attach_(model, plan, gate=kind(mean=settings.gate_mean))
     if settings.l0 is not None:
         return ByL0(model, weight=settings.l0)
     steps = math.ceil(settings.target_time * steps)
-    return ToTarget(thinrnn.Target(model, **settings.target, steps=steps))
+    limit = thinrnn.Target(model, **settings.target, steps=steps, score=settings.score)
+    return ToTarget(limit)
 
 
 def weights_of(model: nn.Module, pruning: Pruning) -> dict[str, Any]:

@@ -60,6 +60,9 @@ class TrainingSettings(BaseModel):
     target_params: float | None = Field(
         None, gt=0, description="parameters to end with: a fraction up to 1, or a number"
     )
+    score: Literal["gates", "random", "magnitude"] = Field(
+        "gates", description="what ranks neurons under a target; the last two are controls"
+    )
     target_time: float = Field(
         0.5, gt=0, le=1, description="part of the training after which the size is reached"
     )
@@ -72,6 +75,9 @@ class TrainingSettings(BaseModel):
     )
     lasso_zero: float = Field(
         1e-4, ge=0, description="'lasso': smaller weights are set to 0 after each step"
+    )
+    gate: Literal["hard-concrete", "arm"] = Field(
+        "hard-concrete", description="how gates learn; arm: unbiased, two forward passes per step"
     )
     gate_mean: float = Field(2.5, description="initial log_alpha of the gates")
     start_from: str = Field(
@@ -137,6 +143,8 @@ class TrainingSettings(BaseModel):
                     "give exactly one of target, l0 and lasso, as in --set target_params=none "
                     "--set l0=1e-7."
                 )
+        if self.score != "gates" and not self.target:
+            raise ValueError(f"score={self.score} needs a target, as in --set target_params=0.25.")
         if self.lasso is not None and not self.shrink:
             raise ValueError("lasso removes neurons while training goes on: leave shrink=true.")
         if not self.phases or list(self.phases) != [p for p in PHASES if p in self.phases]:
@@ -152,6 +160,11 @@ class TrainingSettings(BaseModel):
     def starts_from(self) -> str:
         """Folder of the model whose weights the gated one starts with, `dense`, or nothing."""
         return self.start_from
+
+    @property
+    def steps_gates_like_weights(self) -> bool:
+        """Whether gates have the rule, the rate, the averages and the clipping of the weights."""
+        return False
 
     @property
     def average_decay(self) -> float | None:

@@ -25,6 +25,12 @@ def run(settings, folder):
         {"tied": True, "embedding": 12, "hidden": (14, 10, 12), "target_params": None, "l0": 1e-4},
         {"optimizer": "nt-asgd", "lr": 1.0, "average_from": 2, "schedule": "constant"},
         {"optimizer": "sgd", "lr": 1.0, "schedule": "constant", "shrink": False},
+        {"score": "random"},
+        {"score": "magnitude", "gate": "arm"},
+        {
+            **{"optimizer": "nt-asgd", "gate_optimizer": "weights", "average_from": 1},
+            **{"lr": 1.0, "schedule": "constant", "target_params": None, "l0": 1e-3},
+        },
         {"target_params": None, "l0": {"rnn.weight_ih_l0": 1e-3, "rnn.weight_hh_*": 1e-4}},
     ],
 )

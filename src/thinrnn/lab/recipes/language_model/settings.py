@@ -83,6 +83,9 @@ class LanguageModelSettings(TrainingSettings):
     bptt: int = Field(35, ge=1, description="tokens per training step and stream")
     optimizer: Literal["sgd", "nt-asgd", "adam"] = Field("adam", description="rule for the weights")
     lr: float = Field(2e-3, gt=0, description="learning rate of the weights")
+    gate_optimizer: Literal["adam", "weights"] = Field(
+        "adam", description="rule for the gates; weights: the weights' own, with their rate"
+    )
     gate_lr: float = Field(2e-2, gt=0, description="learning rate of the gates (Adam)")
     clip: float = Field(0.25, ge=0, description="largest norm of the gradient; 0: no clipping")
     schedule: Literal["constant", "decay", "cosine"] = Field(
@@ -168,6 +171,10 @@ class LanguageModelSettings(TrainingSettings):
     def target(self) -> dict[str, float]:
         goals = {"params": self.target_params, "macs": self.target_macs}
         return {name: goal for name, goal in goals.items() if goal is not None}
+
+    @property
+    def steps_gates_like_weights(self) -> bool:
+        return self.gate_optimizer == "weights"
 
     @property
     def teachers(self) -> tuple[str, ...]:

@@ -268,7 +268,7 @@ def reachable_plan(recipe: Recipe[S, D], settings: S, data: D) -> Plan:
     if "gated" in settings.phases and settings.target:
         thinrnn.attach_(model, plan)
         try:
-            thinrnn.Target(model, **settings.target, steps=1)
+            thinrnn.Target(model, **settings.target, steps=1, score=settings.score)
         except TargetError as error:  # it names params or macs, as our settings do behind target_
             raise InputError(f"target_{error}") from None
     return plan

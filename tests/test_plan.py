@@ -1,6 +1,7 @@
 """Plans as data: text and back, chosen parts, written by hand, checked against a model."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 import thinrnn
 from thinrnn.errors import PlanError
-from thinrnn.plan import Group, Plan, Refusal, Slice
+from thinrnn.plan import Group, Plan, Refusal, SizeAttribute, Slice
 
 SIZES = (6, 5, 4)
 
@@ -37,6 +38,35 @@ def test_text_keeps_refusals_and_arguments() -> None:
     group = Group("a", 2, (Slice("w", 1, "read", ((0, 0, 2),)),))
     plan = Plan((group,), (Refusal(group, "because", ("v",)),), ("rnn.state",))
     assert Plan.from_json(plan.to_json()) == plan
+
+
+def test_text_keeps_attributes_and_may_lack_them() -> None:
+    group = Group("a", 2, (Slice("w", 1, "read", ((0, 0, 2),)),), (SizeAttribute("b.size", 3),))
+    plan = Plan((group,))
+    assert Plan.from_json(plan.to_json()) == plan
+    assert "b.size" in str(plan)
+    old = json.loads(plan.to_json())
+    del old["groups"][0]["sets"]  # as written before attributes could follow a size
+    assert Plan.from_json(json.dumps(old))["a"].sets == ()
+
+
+def test_attributes_that_do_not_fit_are_refused() -> None:
+    plan, model = paper_plan(*SIZES), language_model()
+    model.width = SIZES[0]
+
+    def setting(number: int, *attributes: SizeAttribute) -> Plan:
+        groups = list(plan.groups)
+        groups[number] = replace(groups[number], sets=attributes)
+        return replace(plan, groups=tuple(groups))
+
+    setting(0, SizeAttribute("width")).check(model)
+    for attribute in (SizeAttribute("width", 2), SizeAttribute("other"), SizeAttribute("no.width")):
+        with pytest.raises(PlanError, match=f"'{attribute.name}'"):
+            setting(0, attribute).check(model)
+    both = setting(0, SizeAttribute("width"))
+    twice = replace(both, groups=(*both.groups, replace(both.groups[0], name="again")))
+    with pytest.raises(PlanError, match="both set 'width'"):
+        twice.check(model)
 
 
 def test_found_and_written_by_hand_are_the_same() -> None:

@@ -64,6 +64,7 @@ from thinrnn.onnx.top_k import top_k_onnx as top_k_onnx
 from thinrnn.plan import Group as Group
 from thinrnn.plan import Plan as Plan
 from thinrnn.plan import Refusal as Refusal
+from thinrnn.plan import SizeAttribute as SizeAttribute
 from thinrnn.plan import Slice as Slice
 from thinrnn.timing import Benchmark as Benchmark
 from thinrnn.timing import Timing as Timing

@@ -69,6 +69,37 @@ class Slice:
 
 
 @dataclass(frozen=True)
+class SizeAttribute:
+    """A plain number of a module, such as `self.hidden_size`, that follows a group's size.
+
+    The model's own code reads it, so it changes where the group is cut.
+
+    Args:
+        name: the attribute's name in the model, such as "decoder.hidden_size".
+        times: how many times the group's size it is: 2 for both directions together.
+
+    >>> SizeAttribute("decoder.hidden_size").value(of=16)
+    16
+    """
+
+    name: str
+    times: int = 1
+
+    def value(self, of: int) -> int:
+        """Return the attribute's value for a group of a size."""
+        return self.times * of
+
+    def home(self, model: nn.Module) -> tuple[nn.Module, str]:
+        """Return the module that has the attribute, and its name there.
+
+        Raises:
+            AttributeError: the model has no such module.
+        """
+        path, _, name = self.name.rpartition(".")
+        return model.get_submodule(path), name
+
+
+@dataclass(frozen=True)
 class Group:
     """Neurons that are kept or removed one by one, and everything they own.
 
@@ -80,6 +111,7 @@ class Group:
             share their neurons.
         size: the number of neurons.
         slices: where the neurons are produced and read.
+        sets: numbers in the model's attributes that follow the group's size.
 
     >>> rows, columns = (Slice("fc.weight", dim, role, ((0, 0, 5),))
     ...                  for dim, role in enumerate(("produce", "read")))
@@ -90,6 +122,7 @@ class Group:
     name: str
     size: int
     slices: tuple[Slice, ...]
+    sets: tuple[SizeAttribute, ...] = ()
 
     @property
     def is_input(self) -> bool:
@@ -242,15 +275,28 @@ class Plan:
         return replace(self, groups=tuple(groups))
 
     def check(self, model: nn.Module) -> None:
-        """Raise unless every slice exists in the model and no position has two owners."""
+        """Raise unless all slices and attributes are in the model and no position has two owners.
+
+        Raises:
+            PlanError: the plan does not fit the model.
+        """
         tensors = named_tensors(model)
         owned: dict[tuple[int, int], dict[int, tuple[str, int]]] = {}
+        setters: dict[str, str] = {}
         for group in self.groups:
             if all(s.role == "produce" for s in group.slices):
                 raise PlanError(
                     f"group '{group.name}' is read by nothing, so no gate can close its neurons: "
                     "add a slice with role 'read', or leave the group out."
                 )
+            for attribute in group.sets:
+                _check_attribute(group, attribute, model)
+                other = setters.setdefault(attribute.name, group.name)
+                if other != group.name:
+                    raise PlanError(
+                        f"groups '{other}' and '{group.name}' both set '{attribute.name}': neurons "
+                        "of one size must be one group."
+                    )
             for s in group.slices:
                 _check_slice(group, s, tensors)
                 tensor = tensors[s.parameter]
@@ -293,10 +339,13 @@ class Plan:
             raise PlanError(f"this is not a plan: {type(error).__name__}: {error}") from error
 
     def __str__(self) -> str:
-        rows = [("group", "size", "produced by", "read by")]
+        rows: list[tuple[str, ...]] = [("group", "size", "produced by", "read by", "sets")]
         for g in self.groups:
             made = ", ".join(g.owners("produce")) or "the caller (input selection)"
-            rows.append((g.name, str(g.size), made, ", ".join(g.owners("read"))))
+            sets = ", ".join(attribute.name for attribute in g.sets)
+            rows.append((g.name, str(g.size), made, ", ".join(g.owners("read")), sets))
+        if not any(g.sets for g in self.groups):
+            rows = [row[:-1] for row in rows]
         refused = [(r.group.name, str(r.group.size), r.reason) for r in self.refused]
         table = _aligned(rows)
         if refused:
@@ -335,6 +384,20 @@ def _check_slice(group: Group, s: Slice, tensors: dict[str, Tensor]) -> None:
         )
 
 
+def _check_attribute(group: Group, attribute: SizeAttribute, model: nn.Module) -> None:
+    try:
+        module, name = attribute.home(model)
+        found = vars(module).get(name)
+    except AttributeError:
+        found = None
+    wanted = attribute.value(group.size)
+    if found != wanted:
+        raise PlanError(
+            f"group '{group.name}' sets the attribute '{attribute.name}', which is {found} in this "
+            f"model where the plan has {wanted}. Was the plan made for another model or size?"
+        )
+
+
 def _group_from(data: dict[str, Any]) -> Group:
     slices = []
     for s in data["slices"]:
@@ -342,7 +405,8 @@ def _group_from(data: dict[str, Any]) -> Group:
             raise PlanError(f"role '{s['role']}' of '{s['parameter']}': it is 'produce' or 'read'.")
         runs = tuple((int(a), int(b), int(c)) for a, b, c in s["runs"])
         slices.append(Slice(str(s["parameter"]), int(s["dim"]), s["role"], runs))
-    return Group(str(data["name"]), int(data["size"]), tuple(slices))
+    sets = (SizeAttribute(str(a["name"]), int(a["times"])) for a in data.get("sets", ()))
+    return Group(str(data["name"]), int(data["size"]), tuple(slices), tuple(sets))
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,6 +1,7 @@
 """find_groups: what it leaves alone, what it joins, what it refuses, and what it says."""
 
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -198,6 +199,41 @@ def test_a_size_in_the_code_is_refused_with_its_line() -> None:
     reason = reasons(plan)["rnn.l0+rnn.l0_reverse"]
     assert "relies on its size" in reason
     assert "test_find.py" in reason and "view(x.size(0), -1, 2, 6)" in reason
+
+
+class SizesInAttributes(nn.Module):
+    """Both directions side by side in `both`, and an unrelated number that happens to agree."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden, self.both, self.classes, self.scale = 6, 12, 6, 6
+        self.rnn = nn.GRU(4, self.hidden, batch_first=True, bidirectional=True)
+        self.out = nn.Linear(self.both, self.classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.rnn(x)[0].reshape(-1, self.both) / self.scale
+        return self.out(h).view(x.size(0), -1, self.classes)
+
+
+def test_sizes_in_attributes_are_set_where_the_code_needs_them(tmp_path: Path) -> None:
+    model, x = SizesInAttributes().double(), torch.randn(3, 5, 4, dtype=torch.float64)
+    plan = thinrnn.find_groups(model, x)
+    group = plan["rnn.l0+rnn.l0_reverse"]
+    assert group.sets == (thinrnn.SizeAttribute("both", 2),)
+    thinrnn.attach_(model, plan)
+    thinrnn.gates(model)[group.name].log_alpha = torch.tensor([9.0, 0.5, -9, 0, -9, -9])
+    small = thinrnn.compact(model.eval())
+    assert (small.hidden, small.both, small.classes, small.scale) == (6, 6, 6, 6)
+    assert model.both == 12
+    assert thinrnn.verify(model, small, x) < 1e-10
+    loaded = thinrnn.load_(SizesInAttributes().double(), thinrnn.save(small, tmp_path))
+    assert loaded.both == 6
+    assert torch.equal(loaded(x), small(x))
+    thinrnn.shrink_(model)
+    assert model.both == 6
+    assert thinrnn.verify(model, thinrnn.compact(model), x) < 1e-10
+    again = thinrnn.find_groups(small, x)
+    assert again[group.name].size == 3
 
 
 @pytest.mark.parametrize("kind", ["module", "function", "both"])

@@ -90,7 +90,7 @@ class TiedLM(nn.Module):
 
 @case(lambda: floats(4, 6, 5))
 class SumOfDirections(nn.Module):
-    """With the hidden size in the code: only what it does not touch can go."""
+    """DeepSpeech's sum of two directions: `hidden` follows the size of both."""
 
     def __init__(self):
         super().__init__()

@@ -232,7 +232,7 @@ class HandWrittenLSTM(nn.Module):
 
 @case(lambda: floats(3, 5, 6))
 class MinimalGatedUnit(nn.Module):
-    """A recurrence of linear layers with the size in the code: the line is named."""
+    """A recurrence of linear layers that starts from zeros of its own size."""
 
     def __init__(self, n=6, h=7):
         super().__init__()

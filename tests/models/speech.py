@@ -292,6 +292,68 @@ class WaveRNN(nn.Module):
         return F.log_softmax(self.fc3(x), -1)
 
 
+@case(lambda: floats(6, 2, 5))
+class Unmixing(nn.Module):
+    """OpenUnmix: the batch is folded for the norm, and unfolded with the hidden size."""
+
+    def __init__(self, bins=5, hidden_size=8):
+        super().__init__()
+        self.bins, self.hidden_size = bins, hidden_size
+        self.fc1 = nn.Linear(bins, hidden_size, bias=False)
+        self.bn1 = nn.BatchNorm1d(hidden_size)
+        self.lstm = nn.LSTM(hidden_size, hidden_size // 2, bidirectional=True)
+        self.fc2 = nn.Linear(2 * hidden_size, 6)
+        self.fc3 = nn.Linear(6, bins)
+
+    def forward(self, x):
+        frames, samples, _ = x.shape
+        h = self.bn1(self.fc1(x.reshape(-1, self.bins)))
+        h = torch.tanh(h.reshape(frames, samples, self.hidden_size))
+        h = torch.cat([h, self.lstm(h)[0]], -1)
+        h = F.relu(self.fc2(h.reshape(-1, h.shape[-1])))
+        return F.relu(self.fc3(h).reshape(frames, samples, self.bins)) * x
+
+
+class LocationAttention(nn.Module):
+    def __init__(self, memory, dunits, att=4):
+        super().__init__()
+        self.dunits = dunits
+        self.keys = nn.Linear(memory, att)
+        self.query = nn.Linear(dunits, att, bias=False)
+        self.energy = nn.Linear(att, 1)
+
+    def forward(self, memory, z):
+        z = memory.new_zeros(memory.size(0), self.dunits) if z is None else z
+        query = self.query(z.view(memory.size(0), self.dunits)).unsqueeze(1)
+        weights = self.energy(torch.tanh(self.keys(memory) + query)).softmax(1)
+        return (weights * memory).sum(1)
+
+
+@case(lambda: (floats(2, 5, 6), words(9, 2, 4)))
+class LocationDecoder(nn.Module):
+    """ESPnet's decoder: states of zeros, and an attention that checks their size."""
+
+    def __init__(self, memory=6, dunits=7, vocab=9):
+        super().__init__()
+        self.dunits = dunits
+        self.embed = nn.Embedding(vocab, 5)
+        self.cells = nn.ModuleList([nn.LSTMCell(memory + 5, dunits), nn.LSTMCell(dunits, dunits)])
+        self.attention = LocationAttention(memory, dunits)
+        self.out = nn.Linear(dunits, vocab)
+
+    def forward(self, memory, targets):
+        z = [memory.new_zeros(memory.size(0), self.dunits) for _ in self.cells]
+        c, outs = list(z), []
+        for t in range(targets.size(1)):
+            context = self.attention(memory, z[0] if t else None)
+            x = torch.cat([self.embed(targets[:, t]), context], -1)
+            for i, cell in enumerate(self.cells):
+                z[i], c[i] = cell(x, (z[i], c[i]))
+                x = z[i]
+            outs.append(self.out(x))
+        return torch.stack(outs, 1)
+
+
 @case(lambda: floats(2, 1, 8, 10))
 class KeywordCRNN(nn.Module):
     """A wake-word model: depthwise separable convolutions, GRU, last state."""

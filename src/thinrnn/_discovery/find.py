@@ -39,7 +39,8 @@ def find_groups(model: nn.Module, example: Any) -> Plan:
     The model runs on the example several times, on a copy: the model itself, its mode, buffers and
     random state stay as they are. Structure tells what a neuron owns inside a layer; changing the
     values of layers tells what feeds what between them. Finally random neurons are cut as a trial,
-    and a group whose removal changes the outputs is refused.
+    and a group whose removal changes the outputs is refused. Where the model's own code reads a
+    size from an attribute, such as `self.hidden_size`, the plan sets it to the new size.
 
     Args:
         model: any module with a recurrent layer: `nn.LSTM`, `nn.GRU`, `nn.RNN`, their cells, `RHN`,

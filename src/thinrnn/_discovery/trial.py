@@ -1,12 +1,11 @@
 """The final check of a plan: cut random neurons for real and compare the outputs."""
 
-from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
 from torch import nn
 
+from thinrnn._discovery.remedies import numbers_read, remedies
 from thinrnn._gates.attach import attach_, attached, detach_
 from thinrnn._model.isolation import precision_of, run, where_in_user_code
 from thinrnn._model.tree import Arguments
@@ -14,10 +13,9 @@ from thinrnn._surgery.compact import small_copy
 from thinrnn._surgery.cut import neurons_to_keep
 from thinrnn._surgery.verify import compare, tolerance_for
 from thinrnn.errors import HardCodedSizeError, ThinRNNError
-from thinrnn.plan import Group, Plan, Refusal, Role, Slice
+from thinrnn.plan import Group, Plan, Refusal
 
 CUTS = 4  # the sizes of a single cut may fit by chance
-PARTS = (2, 3, 4)  # equal parts of a group that the code may need to stay equal
 
 
 def prove(
@@ -29,16 +27,18 @@ def prove(
 ) -> Plan:
     """Return the plan less the groups whose removal changes the outputs or breaks the code.
 
-    Where only unequal sizes break the code (it stacks the states of an RNN's layers, or halves a
-    row), the neurons in question share their gates instead, and the parts keep one size. With
-    `can_train` the small model also has to run in training mode.
+    Where the code reads the size from an attribute of the model, the attribute follows. Where only
+    unequal sizes break the code (it stacks the states of an RNN's layers, or halves a row), the
+    neurons in question share their gates instead, and the parts keep one size. With `can_train` the
+    small model also has to run in training mode.
     """
     if not plan.groups:
         return plan
     trial = _Trial(model, examples, can_train)
     place = {group.name: i for i, group in enumerate(plan.groups)}
     good, bad = trial.parted(plan, [], list(plan.groups))
-    for group, members in _with_equal_parts([group for group, _ in bad]):
+    sizes = numbers_read(model, examples) if bad else {}
+    for group, members in remedies([group for group, _ in bad], sizes):
         left = {group.name for group, _ in bad}
         if members <= left and not trial.failure(replace(plan, groups=(*good, group))):
             good.append(group)
@@ -116,50 +116,6 @@ class _Trial:
         except Exception as error:
             return error
         return None
-
-
-def _with_equal_parts(groups: list[Group]) -> Iterator[tuple[Group, set[str]]]:
-    """Yield groups in which more neurons go together, and the groups that they are made of."""
-    for own in _alike(groups):
-        joined = _merged("+".join(g.name for g in own), own[0].size, own)
-        yield joined, {group.name for group in own}
-    for group in groups:
-        for parts in PARTS:
-            if group.size % parts == 0 and group.size > parts:
-                yield _merged(group.name, group.size // parts, [group]), {group.name}
-
-
-def _alike(groups: list[Group]) -> Iterator[list[Group]]:
-    """Yield groups of one size that share parameters, such as the layers of an RNN."""
-    while groups:
-        own, rest = [groups[0]], groups[1:]
-        names = {s.parameter for s in own[0].slices}
-        while met := [g for g in rest if g.size == own[0].size and _meets(g, names)]:
-            own += met
-            names |= {s.parameter for group in met for s in group.slices}
-            rest = [group for group in rest if group not in met]
-        if len(own) > 1:
-            yield own
-        groups = rest
-
-
-def _meets(group: Group, parameters: set[str]) -> bool:
-    return any(s.parameter in parameters for s in group.slices)
-
-
-def _merged(name: str, size: int, groups: list[Group]) -> Group:
-    """Return a group in which neurons go together whose numbers agree modulo `size`."""
-    owned: dict[tuple[str, int, Role], dict[int, int]] = defaultdict(dict)
-    for group in groups:
-        for s in group.slices:
-            positions, neurons = (index.tolist() for index in s.index())
-            of = ((p, n % size) for p, n in zip(positions, neurons, strict=True))
-            owned[s.parameter, s.dim, s.role].update(of)
-    slices = (
-        Slice.of(*key, torch.tensor(list(own)), torch.tensor(list(own.values())))
-        for key, own in owned.items()
-    )
-    return Group(name, size, tuple(slices))
 
 
 def _relies_on_size(error: BaseException) -> str:

@@ -17,6 +17,7 @@ from thinrnn._surgery.cut import (
     kept_positions,
     neurons_to_keep,
     restore_rnns,
+    set_attributes_,
 )
 from thinrnn._surgery.full_width_inputs import add_hooks_, full_width_inputs
 from thinrnn._surgery.provenance import Record, find_record, set_record_
@@ -101,6 +102,7 @@ def small_copy(
     small = gated.copy_without(_small_tensors(gated, values, positions))
     small, _ = follow_tensors(small, set(positions))
     small, _ = restore_rnns(small, gated.rnns())
+    set_attributes_(small, gated.plan, keep)
     total = {name: gated.gates[name].origin.cpu()[kept] for name, kept in keep.items()}
     hooks = full_width_inputs(gated.layers, gated.first_plan, total, full_inputs=inputs == "same")
     add_hooks_(small, hooks)

@@ -6,6 +6,7 @@ here, from a plan and the neurons to keep, and nothing else.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,7 @@ from thinrnn._layers.recurrent import RNNLayer
 from thinrnn._layers.registry import layer_of
 from thinrnn.errors import PlanError
 from thinrnn.nn.rnn_stack import ProjectedLSTM, RNNStack
-from thinrnn.plan import Group, Plan, Slice, named_tensors
+from thinrnn.plan import Plan, Slice, named_tensors
 
 Keep = dict[str, Tensor]  # group -> neurons to keep, ascending
 Positions = dict[str, dict[int, Tensor]]  # parameter -> dimension -> positions to keep
@@ -128,6 +129,14 @@ def follow_tensors(model: nn.Module, names: set[str]) -> tuple[nn.Module, dict[s
     return model, renamed
 
 
+def set_attributes_(model: nn.Module, plan: Plan, keep: Keep) -> None:
+    """Give the attributes that follow a group's size the values of the cut model."""
+    for group in plan.groups:
+        for attribute in group.sets:
+            module, name = attribute.home(model)
+            setattr(module, name, attribute.value(len(keep[group.name])))
+
+
 def restore_rnns(model: nn.Module, names: Iterable[str]) -> tuple[nn.Module, dict[str, str]]:
     """Turn stacks that were RNNs of torch, and have one size again, back into such.
 
@@ -162,7 +171,7 @@ def plan_after(plan: Plan, positions: Positions, keep: Keep, renamed: dict[str, 
                 at = torch.searchsorted(left, at)
             name = renamed.get(s.parameter, s.parameter)
             slices.append(Slice.of(name, s.dim, s.role, at, neurons))
-        groups.append(Group(group.name, len(keep[group.name]), tuple(slices)))
+        groups.append(replace(group, size=len(keep[group.name]), slices=tuple(slices)))
     return Plan(tuple(groups), plan.refused, plan.outside)
 
 

@@ -19,6 +19,7 @@ from thinrnn._surgery.cut import (
     neurons_to_keep,
     plan_after,
     restore_rnns,
+    set_attributes_,
 )
 from thinrnn._surgery.full_width_inputs import full_width_inputs
 from thinrnn.errors import PlanError, ThinRNNError
@@ -162,6 +163,7 @@ def keep_only_(gated: Attached, keep: Keep, optimizers: Sequence[Optimizer]) -> 
     # what is left decides on the modules, not the way there: a stack may have one size again
     _, back = restore_rnns(model, gated.rnns())
     renamed = back | {old: back.get(new, new) for old, new in renamed.items()}
+    set_attributes_(model, gated.plan, keep)
     gated.last.clear()
     left = {name: gate.origin.cpu() for name, gate in gated.gates.items()}
     hooks = full_width_inputs(gated.layers, gated.first_plan, left, full_inputs=True)

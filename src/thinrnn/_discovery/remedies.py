@@ -1,0 +1,143 @@
+"""What may help where a trial cut fails: attributes that follow the size, or parts kept equal."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import torch
+from torch import nn
+
+from thinrnn._layers.registry import layer_of
+from thinrnn._model.isolation import run
+from thinrnn._model.tree import Arguments
+from thinrnn.plan import Group, Role, SizeAttribute, Slice
+
+PARTS = (2, 3, 4)  # equal parts of a group that the code may need to stay equal
+TIMES = (1, 2, 3, 4)  # an attribute may be a multiple: both directions, the gates of a cell
+MOST_TOGETHER = 2  # attributes that one group sets
+MOST_LIKELY = 4  # attributes of one size that are tried
+
+Remedy = tuple[Group, set[str]]  # a group to try, and the names of those it is made of
+
+
+def remedies(groups: list[Group], numbers: Mapping[str, int]) -> Iterator[Remedy]:
+    """Yield what to try in place of groups that failed, those that tie the fewest neurons first."""
+    for group in groups:
+        for changed in _with_attributes(group, numbers):
+            yield changed, {group.name}
+    together = list(_with_equal_parts(groups))
+    yield from together
+    for joined, members in (*together, *_of_one_attribute(groups, numbers)):
+        for changed in _with_attributes(joined, numbers):
+            yield changed, members
+
+
+def numbers_read(model: nn.Module, examples: Iterable[Arguments]) -> dict[str, int]:
+    """Return the integers that the model's own code reads from attributes of its modules."""
+    read: dict[str, int] = {}
+    with ExitStack() as stack:
+        for name, module in model.named_modules():
+            if _has_own_code(name, module):
+                stack.enter_context(_noting(module, f"{name}." if name else "", read))
+        for arguments in examples:
+            run(model, arguments)
+    return read
+
+
+def _has_own_code(name: str, module: nn.Module) -> bool:
+    """Whether a module is the user's, so that nothing but this changes its numbers."""
+    return not type(module).__module__.startswith("torch.") and layer_of(name, module) is None
+
+
+@contextmanager
+def _noting(module: nn.Module, prefix: str, read: dict[str, int]) -> Iterator[None]:
+    """Note each integer that is read from a module's own attributes."""
+    kind = type(module)
+
+    def note(self: Any, name: str) -> Any:
+        value = kind.__getattribute__(self, name)
+        if type(value) is int and not name.startswith("_") and name in self.__dict__:
+            read[prefix + name] = value
+        return value
+
+    own = {"__getattribute__": note, "__module__": kind.__module__}
+    module.__class__ = type(kind.__name__, (kind,), own)
+    try:
+        yield
+    finally:
+        module.__class__ = kind
+
+
+def _with_attributes(group: Group, numbers: Mapping[str, int]) -> Iterator[Group]:
+    """Yield the group with attributes that follow its size, as few as possible first."""
+    likely = list(_likely(group, numbers))[:MOST_LIKELY]
+    for count in range(1, MOST_TOGETHER + 1):
+        for chosen in combinations(likely, count):
+            yield replace(group, sets=chosen)
+
+
+def _likely(group: Group, numbers: Mapping[str, int]) -> Iterator[SizeAttribute]:
+    for times in TIMES:
+        for name, value in numbers.items():
+            if value == times * group.size:
+                yield SizeAttribute(name, times)
+
+
+def _of_one_attribute(groups: list[Group], numbers: Mapping[str, int]) -> Iterator[Remedy]:
+    """Yield groups of one size joined into one, where an attribute may be the size of all."""
+    by_size: dict[int, list[Group]] = defaultdict(list)
+    for group in groups:
+        by_size[group.size].append(group)
+    for size, own in by_size.items():
+        if len(own) > 1 and any(_likely(own[0], numbers)):
+            yield _merged(_joined_name(own), size, own), {group.name for group in own}
+
+
+def _with_equal_parts(groups: list[Group]) -> Iterator[Remedy]:
+    """Yield groups in which more neurons go together."""
+    for own in _alike(groups):
+        yield _merged(_joined_name(own), own[0].size, own), {group.name for group in own}
+    for group in groups:
+        for parts in PARTS:
+            if group.size % parts == 0 and group.size > parts:
+                yield _merged(group.name, group.size // parts, [group]), {group.name}
+
+
+def _joined_name(groups: list[Group]) -> str:
+    return "+".join(group.name for group in groups)
+
+
+def _alike(groups: list[Group]) -> Iterator[list[Group]]:
+    """Yield groups of one size that share parameters, such as the layers of an RNN."""
+    while groups:
+        own, rest = [groups[0]], groups[1:]
+        names = {s.parameter for s in own[0].slices}
+        while met := [g for g in rest if g.size == own[0].size and _meets(g, names)]:
+            own += met
+            names |= {s.parameter for group in met for s in group.slices}
+            rest = [group for group in rest if group not in met]
+        if len(own) > 1:
+            yield own
+        groups = rest
+
+
+def _meets(group: Group, parameters: set[str]) -> bool:
+    return any(s.parameter in parameters for s in group.slices)
+
+
+def _merged(name: str, size: int, groups: list[Group]) -> Group:
+    """Return a group in which neurons go together whose numbers agree modulo `size`."""
+    owned: dict[tuple[str, int, Role], dict[int, int]] = defaultdict(dict)
+    for group in groups:
+        for s in group.slices:
+            positions, neurons = (index.tolist() for index in s.index())
+            of = ((p, n % size) for p, n in zip(positions, neurons, strict=True))
+            owned[s.parameter, s.dim, s.role].update(of)
+    slices = (
+        Slice.of(*key, torch.tensor(list(own)), torch.tensor(list(own.values())))
+        for key, own in owned.items()
+    )
+    return Group(name, size, tuple(slices))

@@ -26,7 +26,7 @@ from benchmarks.record import parser, write_record
 from thinrnn.lab.run.metrics import read_metrics
 
 RUNS = ["ptb-dense-ntasgd=5", "ptb-paper=24"]
-LAST = 4  # epochs whose median stands for those that are left out
+LAST = 4  # epochs whose median is taken for those that are left out
 
 
 def ends_of_epochs(run: Path) -> list[float]:

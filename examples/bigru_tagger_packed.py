@@ -31,7 +31,7 @@ class Tagger(nn.Module):
 
 
 def make_batch(size: int = 32, longest: int = 12):
-    """Return tokens, lengths and tags; a tag of -100 counts for nothing and stands for padding."""
+    """Return tokens, lengths and tags; a tag of -100 marks padding and is ignored by the loss."""
     lengths = torch.randint(3, longest + 1, (size,))
     inside = torch.arange(longest) < lengths[:, None]
     tokens = torch.randint(1, TOKENS + 1, (size, longest)) * inside

@@ -52,11 +52,11 @@ def open_browser(profile: Path) -> Iterator[Browser]:
 
 
 def wait_for(browser: Browser, words: str) -> str:
-    """Return what the page says of itself, once it says it."""
-    said = ""
+    """Return what the page shows of itself, once it says it."""
+    printed = ""
     for _ in range(300):
-        said = browser.run("document.getElementById('status')?.textContent") or ""
-        if words in said:
-            return said
+        printed = browser.run("document.getElementById('status')?.textContent") or ""
+        if words in printed:
+            return printed
         time.sleep(0.1)
-    raise AssertionError(f"the page says '{said}': {browser.complaints()}")
+    raise AssertionError(f"the page shows '{printed}': {browser.complaints()}")

@@ -1,4 +1,4 @@
-"""Recurrent cells in loops that somebody wrote, over the grid of their options."""
+"""Recurrent cells in hand-written loops, over the grid of their options."""
 
 from dataclasses import dataclass
 from typing import Any

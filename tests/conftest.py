@@ -45,14 +45,14 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, str, str]]:
-    """Run a command; return its exit code, its output and what it said on the error stream."""
+    """Run a command; return its exit code, its output and what it printed on the error stream."""
     from thinrnn.lab.cli import main
 
     def run(*arguments: Any) -> tuple[Any, str, str]:
         with pytest.raises(SystemExit) as left:
             main([str(argument) for argument in arguments])
-        said = capsys.readouterr()
-        return left.value.code or 0, said.out, said.err
+        printed = capsys.readouterr()
+        return left.value.code or 0, printed.out, printed.err
 
     return run
 

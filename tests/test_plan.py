@@ -69,7 +69,7 @@ def test_attributes_that_do_not_fit_are_refused() -> None:
         twice.check(model)
 
 
-def test_found_and_written_by_hand_are_the_same() -> None:
+def test_found_and_hand_written_are_the_same() -> None:
     found = thinrnn.find_groups(language_model(), torch.randint(9, (3, 2)))
     by_hand = paper_plan(*SIZES)
     assert [g.name for g in found] == [g.name for g in by_hand]
@@ -78,7 +78,7 @@ def test_found_and_written_by_hand_are_the_same() -> None:
         assert set(group.slices) == set(by_hand[group.name].slices)
 
 
-def test_a_plan_written_by_hand_prunes() -> None:
+def test_a_hand_written_plan_prunes() -> None:
     model = thinrnn.attach_(language_model(), paper_plan(*SIZES)).eval()
     thinrnn.gates(model)["lstm1.l0"].log_alpha = torch.tensor([-9.0, 1, 1, -9, 0])
     small = thinrnn.compact(model)
@@ -116,7 +116,7 @@ def test_only_and_without() -> None:
         plan["decoder"]
 
 
-def test_a_refused_group_says_why() -> None:
+def test_a_refused_group_has_a_reason() -> None:
     plan = thinrnn.find_groups(language_model(), torch.randint(9, (3, 2)))
     with pytest.raises(PlanError, match="group 'decoder' is refused: returned to the caller"):
         plan["decoder"]
@@ -223,7 +223,7 @@ WRONG: dict[str, tuple[Plan, str]] = {
         group_with(Slice("lstm1.weight_hh_l0", 1, "read", ((0, 0, 0),))),
         "counted from 0",
     ),
-    "nobody reads": (
+    "no layer reads": (
         group_with(Slice("lstm1.weight_hh_l0", 0, "produce", ((0, 0, 5),))),
         "'g' is read by nothing",
     ),

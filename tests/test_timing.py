@@ -24,7 +24,7 @@ def test_ratios_are_against_the_first_model():
     assert "speed-up" in str(timing) and "1.00x" in str(timing)
 
 
-def test_calls_are_interleaved_so_that_a_busy_machine_meets_all_models_alike():
+def test_calls_of_the_models_are_interleaved():
     seen = []
 
     def noted(name):

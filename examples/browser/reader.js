@@ -39,7 +39,7 @@ try {
     event.preventDefault();
     forget();
     status.textContent = "reading";
-    await painted(); // the page stands still while the model reads
+    await painted(); // the page freezes while the model reads
     try {
       const began = performance.now();
       const found = await reader.answer(context.value, question.value);

@@ -4,7 +4,7 @@ import importlib.util
 
 from thinrnn.errors import MissingExtraError
 
-# The one place that tells how to install an extra; thinrnn is on no package index.
+# The one place that has the command to install an extra; thinrnn is on no package index.
 INSTALL = "in a checkout of thinrnn, run pip install '.[{extra}]'"
 
 

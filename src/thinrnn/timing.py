@@ -238,7 +238,7 @@ def _seconds(call: Call) -> float:
 
 
 def cold_clock(calls: Mapping[str, Call], cache: int) -> Clock:
-    """Return a clock before whose every call a cache of so many bytes is filled with others."""
+    """Return a clock that overwrites a cache of this many bytes before each call."""
     import numpy
 
     others = numpy.ones(2 * cache, numpy.uint8)

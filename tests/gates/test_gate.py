@@ -441,7 +441,7 @@ def test_an_interrupt_by_the_user_is_forgotten_at_the_next_call() -> None:
         expected = model(example())
 
 
-def test_a_hook_of_somebody_else_may_raise_before_ours() -> None:
+def test_a_hook_of_the_user_may_raise_before_ours() -> None:
     model = gated().eval()
     expected = model(example())
 

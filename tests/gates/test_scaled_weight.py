@@ -33,7 +33,7 @@ def test_gradients_are_those_of_the_product(shape, large, monkeypatch):
         torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-12)
 
 
-def test_a_gradient_that_somebody_holds_is_not_overwritten(monkeypatch):
+def test_a_gradient_that_is_still_referenced_is_not_overwritten(monkeypatch):
     monkeypatch.setattr(scaling, "LARGE", 2**4)
     weight = torch.randn(70, 50, requires_grad=True)
     gate = torch.rand(50, requires_grad=True)

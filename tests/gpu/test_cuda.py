@@ -100,7 +100,7 @@ def test_a_step_in_a_cuda_graph_draws_new_gates_each_time():
     assert len(losses) == 5
 
 
-def test_shrinking_goes_on_with_training():
+def test_shrinking_continues_the_training():
     model, tokens = gated(nn.LSTM)
     optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-3, gate_lr=1e-2))
     target = thinrnn.Target(model, params=0.6, steps=20)

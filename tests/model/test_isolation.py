@@ -1,4 +1,4 @@
-"""Running somebody's model: errors name the line of the user's code."""
+"""Running a user's model: errors name the line of the user's code."""
 
 import importlib.util
 from pathlib import Path

@@ -14,11 +14,11 @@ CASES: dict[str, "Case"] = {}
 
 @dataclass(frozen=True)
 class Case:
-    """A model as somebody might write it; expected.json has what is to be found in it."""
+    """A model as a user might write it; expected.json has the groups to find in it."""
 
     build: Callable[[], nn.Module]
     example: Callable[[], Any]
-    declare: Callable[[Plan], Plan] | None = None  # readers that the user adds by hand
+    declare: Callable[[Plan], Plan] | None = None  # readers that the user declares
     dtype: torch.dtype = torch.float64
     steps: bool = True  # whether training steps make sense: gradients reach the gates
     keeps_state: bool = False  # whether a call depends on the calls before it

@@ -269,7 +269,7 @@ class Unbatched(nn.Module):
 
 @case(lambda: (words(12, 2, 5), words(12, 2, 4)))
 class SharedModules(nn.Module):
-    """One encoder under two names, a head used twice, layers that nobody calls."""
+    """One encoder under two names, a head used twice, layers that are never called."""
 
     def __init__(self):
         super().__init__()

@@ -75,7 +75,7 @@ def test_logits_stay_close_and_are_those_of_a_stream(wide, per_row, tmp_path):
         assert numpy.abs(streamed["output"] - found).max() < 0.03
 
 
-def test_few_words_and_what_goes_on_from_the_logits_are_computed_at_once(tmp_path):
+def test_few_words_and_what_follows_the_logits_are_computed_at_once(tmp_path):
     for name, model in (("few", Words(WIDE - 1)), ("on", Words(WIDE, normal=True))):
         (tmp_path / name).mkdir()
         _, path = files(model, tmp_path / name)

@@ -32,13 +32,13 @@ TIMED = LanguageModelSettings(bench_threads=1)
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Run a command; return its exit code, its output and what it said on the error stream."""
+    """Run a command; return its exit code, its output and what it printed on the error stream."""
 
     def run(*arguments: Any) -> tuple[Any, str, str]:
         with pytest.raises(SystemExit) as left:
             main([str(argument) for argument in arguments])
-        said = capsys.readouterr()
-        return left.value.code or 0, said.out, said.err
+        printed = capsys.readouterr()
+        return left.value.code or 0, printed.out, printed.err
 
     return run
 
@@ -69,9 +69,11 @@ def test_export_writes_a_file_that_agrees_with_the_model(
     model: Path, tmp_path: Path, call: Any
 ) -> None:
     file = tmp_path / "out" / "model.onnx"
-    code, said, _ = call("export", model, "--onnx", file)
-    assert code == 0 and "largest difference from PyTorch" in said
-    assert said.splitlines()[-1].startswith(f"wrote {file} and {tmp_path / 'out/vocabulary.json'};")
+    code, printed, _ = call("export", model, "--onnx", file)
+    assert code == 0 and "largest difference from PyTorch" in printed
+    assert printed.splitlines()[-1].startswith(
+        f"wrote {file} and {tmp_path / 'out/vocabulary.json'};"
+    )
     assert json.loads((tmp_path / "out/vocabulary.json").read_text())["tokens"] == list(WORDS)
     tokens = torch.randint(0, len(WORDS), (9, 4))
     with torch.no_grad():
@@ -87,28 +89,28 @@ def test_export_writes_a_file_that_agrees_with_the_model(
 
 def test_export_prints_one_json_object(model: Path, tmp_path: Path, call: Any) -> None:
     file = tmp_path / "model.onnx"
-    code, said, err = call("export", model, "--onnx", file, "--streaming", "--json")
-    result = json.loads(said)
+    code, printed, err = call("export", model, "--onnx", file, "--streaming", "--json")
+    result = json.loads(printed)
     assert code == 0 and result["difference"] < 1e-4 and len(result["states"]) == 4
     assert result["bytes"] == file.stat().st_size and "exporting" in err
     about = {entry.key: entry.value for entry in onnx.load(file).metadata_props}
     assert about["recipe"] == "language_model" and len(about["vocabulary"]) == 64
 
 
-def test_file_of_a_published_model_tells_its_sizes_and_perplexity(
+def test_file_of_a_published_model_has_its_sizes_and_perplexity(
     model: Path, tmp_path: Path, call: Any
 ) -> None:
     published = shutil.copytree(model, tmp_path / "models" / "mine")
     figures = {"valid_perplexity": 12.5, "test_perplexity": None, "bytes": 7}
     (tmp_path / "mine.json").write_text(json.dumps({"stored": figures}))
     file = tmp_path / "out" / "model.onnx"
-    _, said, _ = call("export", published, "--onnx", file)
+    _, printed, _ = call("export", published, "--onnx", file)
     about = {entry.key: entry.value for entry in onnx.load(file).metadata_props}
     assert about["valid_perplexity"] == "12.5" and "bytes" not in about
     assert "test_perplexity" not in about
     width = load_model(model).model.get_submodule("embedding").embedding_dim
     assert json.loads(about["sizes"])["embedding"] == width
-    command = said.splitlines()[-1].partition("next: thinrnn ")[2]
+    command = printed.splitlines()[-1].partition("next: thinrnn ")[2]
     assert call(*command.split())[0] == 0
     assert (file.parent / "model.int8.onnx").exists()  # beside the vocabulary
 
@@ -135,15 +137,15 @@ def test_bad_input_is_one_line_and_exit_code_2(
     arguments: list[str], message: str, tmp_path: Path, call: Any, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, said, err = call(*arguments)
-    assert code == 2 and message in err and err.count("\n") == 1 and not said
+    code, printed, err = call(*arguments)
+    assert code == 2 and message in err and err.count("\n") == 1 and not printed
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", ["export", "quantize"])
 def test_help_has_an_example_and_json(command: str, call: Any) -> None:
-    code, said, _ = call(command, "--help")
-    assert code == 0 and f"Example: thinrnn {command}" in said and "--json" in said
+    code, printed, _ = call(command, "--help")
+    assert code == 0 and f"Example: thinrnn {command}" in printed and "--json" in printed
 
 
 def test_models_of_a_run_are_called_in_onnx_runtime(model: Path) -> None:
@@ -156,7 +158,7 @@ def test_models_of_a_run_are_called_in_onnx_runtime(model: Path) -> None:
     assert (model / "model.onnx").exists() and load_model(model)
 
 
-def test_a_run_goes_on_without_the_extra(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_continues_without_the_extra(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert onnx_calls({"small": model}, TIMED, Silent()) == {}
 
@@ -169,11 +171,11 @@ def test_quantize_measures_before_and_after(
     file, out = tmp_path / "model.onnx", tmp_path / "int8.onnx"
     for part in (file, tmp_path / "vocabulary.json"):
         part.write_bytes((streaming.parent / part.name).read_bytes())
-    code, said, _ = call("quantize", file, "--out", out, "--valid", text, "--max-loss", 0.1)
-    assert code == 0 and "quality " in said and "DynamicQuantize" not in said
-    assert said.splitlines()[-1].startswith(f"wrote {out}; next:")
-    code, said, _ = call("quantize", file, "--out", out, "--valid", text, "--json")
-    result = json.loads(said)
+    code, printed, _ = call("quantize", file, "--out", out, "--valid", text, "--max-loss", 0.1)
+    assert code == 0 and "quality " in printed and "DynamicQuantize" not in printed
+    assert printed.splitlines()[-1].startswith(f"wrote {out}; next:")
+    code, printed, _ = call("quantize", file, "--out", out, "--valid", text, "--json")
+    result = json.loads(printed)
     assert code == 0 and abs(result["loss"]) < 0.1
     expected = score_model(model, {"valid": text}, progress=Silent())["valid_perplexity"]
     assert result["quality_before"] == pytest.approx(expected, rel=1e-4)
@@ -189,8 +191,8 @@ def test_quantize_measures_before_and_after(
 def test_best_words_instead_of_logits(model: Path, tmp_path: Path, call: Any) -> None:
     whole, best = tmp_path / "whole.onnx", tmp_path / "best.onnx"
     assert call("export", model, "--onnx", whole, "--streaming")[0] == 0
-    code, said, _ = call("export", model, "--onnx", best, "--streaming", "--best", 3)
-    assert code == 0 and "best (1, batch, 3)" in said
+    code, printed, _ = call("export", model, "--onnx", best, "--streaming", "--best", 3)
+    assert code == 0 and "best (1, batch, 3)" in printed
     text = tmp_path / "valid.txt"
     text.write_text("w1 w2 w3\n" * 40)
     for file in (best, whole):  # either before or after
@@ -226,14 +228,14 @@ def test_best_words_instead_of_logits(model: Path, tmp_path: Path, call: Any) ->
 
 
 @pytest.mark.parametrize("seconds", [0, 0.01])
-def test_a_run_says_whether_it_is_timed_in_onnx_runtime(
+def test_a_run_reports_whether_it_is_timed_in_onnx_runtime(
     model: Path, tmp_path: Path, seconds: float
 ) -> None:
-    class Heard(Silent):
-        said = ""
+    class Recorded(Silent):
+        printed = ""
 
         def line(self, text: str) -> None:
-            self.said += text
+            self.printed += text
 
     shutil.copytree(model, tmp_path / "model")
     written: dict[str, Any] = {}
@@ -243,8 +245,10 @@ def test_a_run_says_whether_it_is_timed_in_onnx_runtime(
         write_summary=written.__setitem__,
     )
     settings = SimpleNamespace(bench_seconds=seconds, bench_threads=1, bench_batch=1, bench_steps=2)
-    heard = Heard()
-    time_models(RECIPE, settings, run, heard)  # type: ignore[arg-type]
+    progress = Recorded()
+    time_models(RECIPE, settings, run, progress)  # type: ignore[arg-type]
     assert written["small"]["milliseconds"] > 0
     assert ("onnx_milliseconds" in written["small"]) == bool(seconds)
-    assert ("not timed in ONNX Runtime, since bench_seconds is 0" in heard.said) == (not seconds)
+    assert ("not timed in ONNX Runtime, since bench_seconds is 0" in progress.printed) == (
+        not seconds
+    )

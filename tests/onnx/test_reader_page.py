@@ -219,8 +219,10 @@ def test_page_marks_the_answer_in_the_text(
         browser.run("document.getElementById('question').focus()")
         press(browser, "Enter")
         expected = answer(model, text, question, glove)
-        said = wait_for(browser, "tokens in")
-        assert said.startswith(f"probability {expected.probability:.2f}, {len(split(text))} tokens")
+        printed = wait_for(browser, "tokens in")
+        assert printed.startswith(
+            f"probability {expected.probability:.2f}, {len(split(text))} tokens"
+        )
         assert_marked(browser, text, expected.start, expected.end)
         browser.run("document.getElementById('status').textContent = ''")
     browser.run("document.getElementById('context').focus()")
@@ -243,7 +245,7 @@ def assert_marked(browser: Browser, text: str, start: int, end: int) -> None:
     ("field", "message"),
     [("question", "the question has no words"), ("context", "the text has no words")],
 )
-def test_page_says_what_is_not_there_to_read(browser: Browser, field: str, message: str) -> None:
+def test_page_names_what_is_missing(browser: Browser, field: str, message: str) -> None:
     set_text(browser, field, " \n")
     browser.run("document.getElementById('form').requestSubmit()")
     wait_for(browser, message)
@@ -260,7 +262,7 @@ def test_page_says_what_is_not_there_to_read(browser: Browser, field: str, messa
         ("reading.js", "the page cannot load its program"),
     ],
 )
-def test_page_says_which_file_is_missing(
+def test_page_names_the_missing_file(
     any_page: Browser, address: str, folder: Path, file: str, message: str
 ) -> None:
     (folder / file).rename(folder / "away")
@@ -284,7 +286,7 @@ def test_folder_holds_the_frequent_words_that_can_be_looked_up(folder: Path, glo
         assert vector.tolist() == given[word]
 
 
-def test_program_says_what_is_wrong(
+def test_program_names_what_is_wrong(
     program: ModuleType, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = tmp_path / "glove.txt"

@@ -77,7 +77,7 @@ def test_refused_with_the_reason(
     assert [file.name for file in tmp_path.iterdir()] == ["a.onnx"]
 
 
-def test_streaming_wants_an_example_without_state(tmp_path: Path) -> None:
+def test_streaming_needs_an_example_without_state(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="leave the state out"):
         export_onnx(nn.GRU(4, 3), tmp_path / "a.onnx", (X, torch.ones(1, 2, 3)), streaming=True)
 

@@ -52,7 +52,7 @@ def test_the_weakest_neurons_of_a_group_go() -> None:
         assert not gate.log_alpha.requires_grad
 
 
-def test_training_goes_on_with_fixed_gates() -> None:
+def test_training_continues_with_fixed_gates() -> None:
     model = thinrnn.magnitude_(language_model(), paper_plan(*SIZES), params=0.5)
     kept = {name: gate.keep.tolist() for name, gate in thinrnn.gates(model).items()}
     optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-2))

@@ -287,7 +287,7 @@ def test_a_target_does_not_warn_when_they_have(
     assert not recwarn.list
 
 
-def test_a_checkpoint_goes_on_with_the_same_choice() -> None:
+def test_a_checkpoint_continues_with_the_same_choice() -> None:
     def start() -> tuple[nn.Module, torch.optim.Optimizer, thinrnn.Target]:
         model = language_model()
         optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-2, gate_lr=5e-2))
@@ -322,7 +322,7 @@ def test_a_checkpoint_goes_on_with_the_same_choice() -> None:
         ({"params": 0.5, "score": "norm"}, "score='norm'.*magnitude"),
     ],
 )
-def test_what_cannot_be_met_is_said(options: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_met_is_reported(options: dict[str, Any], message: str) -> None:
     with pytest.raises(TargetError, match=message):
         thinrnn.Target(language_model(), **options)
 

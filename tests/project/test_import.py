@@ -47,6 +47,6 @@ def test_type_checkers_see_the_names_that_are_there() -> None:
 def test_no_command_at_all_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main([])
-    said = capsys.readouterr()
-    assert left.value.code == 2 and "Usage: thinrnn" in said.out
-    assert said.err == ""
+    printed = capsys.readouterr()
+    assert left.value.code == 2 and "Usage: thinrnn" in printed.out
+    assert printed.err == ""

@@ -59,9 +59,9 @@ def run(data, tmp_path_factory):
 
 
 def test_a_run_becomes_one_file_without_local_paths(run, data, tmp_path, publish):
-    code, said, _ = publish(run, "--to", tmp_path / "results")
+    code, printed, _ = publish(run, "--to", tmp_path / "results")
     path = tmp_path / "results/lm-seed3.json"
-    assert code == 0 and f"wrote {path}" in said
+    assert code == 0 and f"wrote {path}" in printed
     text = path.read_text()
     result = json.loads(text)
     assert str(run.parent) not in text and str(data) not in text
@@ -82,19 +82,17 @@ def test_a_run_becomes_one_file_without_local_paths(run, data, tmp_path, publish
     assert "rnn.weight_hh_l0: 48 × 12 → " in (tmp_path / "results/lm-seed3.svg").read_text()
 
 
-def test_the_stored_model_is_measured_as_loaded_and_eval_says_the_same(
-    run, data, tmp_path, call, publish
-):
-    code, said, _ = publish(
+def test_the_stored_model_is_measured_as_loaded_and_eval_agrees(run, data, tmp_path, call, publish):
+    code, printed, _ = publish(
         *(run, "--to", tmp_path, "--name", "mine"),
         *("--store", "int8", "--data", data, "--json"),
     )
-    assert code == 0 and json.loads(said)["written"] == [str(tmp_path / "mine.json")]
+    assert code == 0 and json.loads(printed)["written"] == [str(tmp_path / "mine.json")]
     stored = json.loads((tmp_path / "mine.json").read_text())["stored"]
     folder = tmp_path / "models/mine"
     assert stored["bytes"] == sum(file.stat().st_size for file in folder.iterdir())
-    code, said, _ = call("eval", folder, "--data", data, "--json")
-    measured = json.loads(said)
+    code, printed, _ = call("eval", folder, "--data", data, "--json")
+    measured = json.loads(printed)
     assert code == 0
     for name in ("valid_perplexity", "test_perplexity", "weights"):
         assert measured[name] == stored[name]
@@ -141,8 +139,8 @@ def test_a_run_with_another_seed_setting_or_shape_is_no_control(
 
 def test_pages_beside_the_results_are_written_again(run, tmp_path, publish):
     (tmp_path / "RESULTS.md").write_text("old")
-    code, said, _ = publish(run, "--to", tmp_path / "results", "--name", "ptb-gru")
-    assert code == 0 and "RESULTS.md" in said
+    code, printed, _ = publish(run, "--to", tmp_path / "results", "--name", "ptb-gru")
+    assert code == 0 and "RESULTS.md" in printed
     assert "[GRU](results/ptb/ptb-gru.json)" in (tmp_path / "RESULTS.md").read_text()
 
 
@@ -156,7 +154,7 @@ def test_a_public_corpus_is_named_with_its_files(run, tmp_path, publish, monkeyp
     assert text["files"] == {file.name: file.sha256 for file in corpora.PTB.files}
 
 
-def test_what_cannot_be_published_is_said(run, tmp_path, publish):
+def test_what_cannot_be_published_is_reported(run, tmp_path, publish):
     assert "nowhere is not a run folder" in publish("nowhere")[2]
     code, _, err = publish(run, run, "--name", "x", "--to", tmp_path)
     assert code == 2 and "--name works with one run" in err
@@ -165,7 +163,7 @@ def test_what_cannot_be_published_is_said(run, tmp_path, publish):
     (tmp_path / "half").mkdir()
     (tmp_path / "half/config.json").write_text((run / "config.json").read_text())
     code, _, err = publish(tmp_path / "half", "--to", tmp_path)
-    assert code == 2 and "is not finished (gated, control is missing): go on with" in err
+    assert code == 2 and "is not finished (gated, control is missing)" in err
     assert not list(tmp_path.glob("*.json"))
 
 

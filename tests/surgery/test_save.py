@@ -258,7 +258,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_what_is_damaged_says_so(folder: Path, damage: str) -> None:
+def test_what_is_damaged_is_reported(folder: Path, damage: str) -> None:
     spoil, message = DAMAGES[damage]
     spoil(folder)
     model = Tagger()
@@ -346,7 +346,7 @@ def test_an_interrupted_write_keeps_the_old_files(
     thinrnn.load_(Tagger(), folder)
 
 
-def test_a_disk_that_is_full_is_said(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_full_is_reported(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 

@@ -1,4 +1,4 @@
-"""Removing neurons while training goes on: nobody notices, except by the speed."""
+"""Removing neurons during training changes nothing but the speed."""
 
 import contextlib
 import copy
@@ -76,7 +76,7 @@ class Training:
         self.penalties: list[Callable[[], Tensor]] = []
         self.target: thinrnn.Target | None = None
         self.losses: list[float] = []
-        self.alive: list[Tensor] = []  # losses of past steps that somebody still holds
+        self.alive: list[Tensor] = []  # losses of past steps that are still referenced
 
     def steps(self, count: int) -> None:
         self.model.train()
@@ -106,7 +106,7 @@ class Training:
     def shrink(self) -> int:
         torch.manual_seed(99)
         x = torch.randint(9, (5, 3))
-        self.alive.append(self.model(x).sum())  # a graph that nobody went back through
+        self.alive.append(self.model(x).sum())  # a graph without a backward pass
         return thinrnn.shrink_(self.model, self.optimizers)
 
 
@@ -137,7 +137,7 @@ def test_losses_go_on_as_without_shrinking(model: str, optimizer: str) -> None:
 
 
 def averaged_output(run: Training) -> Tensor:
-    """What the model says in eval with the averages that ASGD keeps."""
+    """The outputs of the model in eval with the averages that ASGD keeps."""
     for parameter in run.model.parameters():
         average = run.optimizers[0].state[parameter]["ax"]
         assert average.shape == parameter.shape
@@ -288,7 +288,7 @@ def test_a_checkpoint_of_a_shrunk_model_is_resumed(model: str, cut_first: bool) 
     assert resumed.losses == run.losses
 
 
-def test_cut_wants_neurons_that_are_there() -> None:
+def test_cut_refuses_neurons_that_are_not_there() -> None:
     model = Training(MODELS["LSTM"], OPTIMIZERS["SGD"]).model
     with pytest.raises(PlanError, match=r"'rnn.l0'.*another plan"):
         thinrnn.cut_(model, {"rnn.l0": [0, 6]})

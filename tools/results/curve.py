@@ -41,7 +41,7 @@ def lines(results: Results) -> dict[str, Points]:
 
 
 def figure(results: Results) -> "Figure":
-    """Return the figure; points of group lasso beyond its upper edge stand there, hollow."""
+    """Return the figure; points of group lasso beyond its upper edge are drawn there, hollow."""
     from matplotlib.figure import Figure
 
     drawn = Figure(figsize=(8.5, 4.2), layout="constrained")

@@ -1,4 +1,4 @@
-"""A finished run as one JSON file that anybody may read: curves, figures, settings, no paths."""
+"""A finished run as one JSON file that can be shared: curves, figures, settings, no paths."""
 
 import json
 import re
@@ -75,7 +75,7 @@ def summed_up(run: RunFolder, name: str) -> dict[str, Any]:
     if missing:
         raise RunError(
             f"{run.path} is not finished ({', '.join(missing)} is missing): "
-            f"go on with '{command('train', '--resume', run.path)}'."
+            f"continue it with '{command('train', '--resume', run.path)}'."
         )
     found = {
         "name": name,

@@ -1,4 +1,4 @@
-"""A Griffe extension: doctests in docstrings become code blocks, wherever they stand."""
+"""A Griffe extension: doctests in docstrings become code blocks, wherever they are."""
 
 import re
 from typing import Any

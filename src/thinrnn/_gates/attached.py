@@ -272,7 +272,7 @@ class Attached:
         for module, weights in covered.items():
             if isinstance(module, nn.RNNBase):
                 module.__dict__.setdefault("_thinrnn_flat", module._flat_weights)
-                dtype = next(iter(weights.values())).dtype  # cuDNN wants one type for all
+                dtype = next(iter(weights.values())).dtype  # cuDNN needs one type for all
                 named: Any = zip(module._flat_weights_names, module._flat_weights, strict=True)
                 flat = [weights.get(n, w).to(dtype) for n, w in named]
                 module.__dict__["_flat_weights"] = in_one_piece(flat) if flat[0].is_cuda else flat
@@ -323,7 +323,7 @@ def _unseen_by_checkpointing() -> Any:
 
 
 def _is_nested(module: nn.Module) -> bool:
-    """Return whether the call of a module that has just begun stands inside another one."""
+    """Return whether the module call that has just begun is nested in another one."""
     calls, frame = 0, sys._getframe()
     while frame is not None and calls < 2:
         is_call = frame.f_code is nn.Module._call_impl.__code__

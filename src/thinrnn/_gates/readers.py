@@ -28,7 +28,7 @@ class Reader:
         return weight
 
     def factors(self, values: dict[str, Tensor]) -> Tensor:
-        """Return the gate of each position along the dimension; 1 where nobody gates it."""
+        """Return the gate of each position along the dimension; 1 where there is none."""
         rows = [values[group] for group in self.groups]
         row = rows[0] if len(rows) == 1 else torch.cat(rows)
         if self.index.device != row.device:

@@ -51,9 +51,9 @@ class _Scale(torch.autograd.Function):
 
 def _backward_by_rows(grad: Tensor, weight: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
     """Return both gradients of a large matrix; products of a few rows stay in the cache."""
-    # fresh memory costs more than the arithmetic, so the incoming gradient is overwritten if it is
-    # nobody else's
-    grad_weight = grad if _is_nobody_elses(grad, weight) else torch.empty_like(weight)
+    # fresh memory costs more than the arithmetic, so the incoming gradient is overwritten if
+    # nothing else uses it
+    grad_weight = grad if _can_be_overwritten(grad, weight) else torch.empty_like(weight)
     grad_gate = torch.zeros_like(gate)
     rows = max(1, LARGE // weight[0].numel())
     gates = along(gate, weight, 1)
@@ -66,8 +66,8 @@ def _backward_by_rows(grad: Tensor, weight: Tensor, gate: Tensor) -> tuple[Tenso
     return grad_weight, grad_gate
 
 
-def _is_nobody_elses(grad: Tensor, weight: Tensor) -> bool:
-    """Whether this tensor is the only user of its memory, and could stand for the result."""
+def _can_be_overwritten(grad: Tensor, weight: Tensor) -> bool:
+    """Whether this tensor is the only user of its memory, and has the type of the result."""
     if not hasattr(grad, "_use_count") or grad.dtype != weight.dtype:
         return False
     return _owns_its_memory(grad) and grad._use_count() == 1 and grad.is_contiguous()
@@ -81,7 +81,7 @@ def _owns_its_memory(tensor: Tensor) -> bool:
 
 
 class Scratch:
-    """Memory for one gated weight, used again as soon as no graph needs its last contents.
+    """Memory for one gated weight, reused as soon as no graph needs its last contents.
 
     Fresh pages for a large matrix cost the CPU four times what the multiplication costs.
     """
@@ -90,7 +90,7 @@ class Scratch:
         self.held: Tensor | None = None
 
     def take(self, like: Tensor) -> Tensor:
-        """Return a tensor of the same kind with contents that nobody needs."""
+        """Return an uninitialized tensor of the same shape and type."""
         if torch.is_inference_mode_enabled():
             return torch.empty_like(like)
         held = self.held

@@ -53,17 +53,17 @@ class Sizes:
             for n in names.values()
         ]
 
-        nobody = torch.zeros(sum(self.groups.values()), dtype=torch.float64)
+        unowned = torch.zeros(sum(self.groups.values()), dtype=torch.float64)
         owned: dict[tuple[int, int], Tensor] = {}  # (tensor, dimension) -> counts (N,)
         for group in plan.groups:
             for s in group.slices:
                 tensor = tensors[s.parameter]
                 _, neurons = s.index()
-                counts = owned.setdefault((id(tensor), s.dim), nobody.clone())
+                counts = owned.setdefault((id(tensor), s.dim), unowned.clone())
                 first = starts[group.name]
                 # tied parameters list the same positions twice, once under each name
                 counts[first : first + group.size] = torch.bincount(neurons, minlength=group.size)
-        columns, fixed, pairs, constant = [nobody], [1.0], [], []
+        columns, fixed, pairs, constant = [unowned], [1.0], [], []
         self.axes = torch.zeros(len(self.entries), 2, dtype=torch.long)
         for i, key in enumerate(names):
             shape = tensors[names[key][0]].shape
@@ -75,7 +75,7 @@ class Sizes:
                 self.axes[i, place] = len(columns)
                 columns.append(owned[key, d])
                 fixed.append(float(shape[d] - owned[key, d].sum()))
-            pairs.append(owned[key, dims[0]] * owned[key, dims[1]] if len(dims) == 2 else nobody)
+            pairs.append(owned[key, dims[0]] * owned[key, dims[1]] if len(dims) == 2 else unowned)
         self.counts = torch.stack(columns, 1)  # (N, A)
         self.fixed = torch.tensor(fixed, dtype=torch.float64)  # (A,)
         self.pairs = torch.stack(pairs, 1)  # (N, E)
@@ -142,8 +142,8 @@ class Sizes:
 def _is_matrix(layers: dict[str, Layer], model: nn.Module, name: str) -> bool:
     """Whether the elements of a parameter are mult-adds.
 
-    In modules other than the known layers, names tell a matrix (of nn.MultiheadAttention, of a cell
-    by hand, of a parametrization) from a learned state or a table of positions.
+    In modules other than the known layers, names tell a matrix (of nn.MultiheadAttention, of a
+    hand-written cell, of a parametrization) from a learned state or a table of positions.
     """
     home, _, own = name.rpartition(".")
     layer = layers.get(home)

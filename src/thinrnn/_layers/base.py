@@ -1,9 +1,9 @@
 """How thinrnn sees a layer: rows of neurons that a module reads and returns.
 
 A *space* is a row of neurons with the slots that each neuron owns in the module's parameters. A
-layer class says which spaces a module has, where they appear in its arguments and in its result,
-and how its attributes follow from the shapes of its parameters. Discovery, gates, counting and
-cutting work from that alone.
+layer class describes which spaces a module has, where they appear in its arguments and in its
+result, and how its attributes follow from the shapes of its parameters. Discovery, gates, counting
+and cutting work from that alone.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,6 +1,6 @@
 """Layers without a state: linear, convolutions, embeddings, and those that act channel by channel.
 
-Each class says how a module's neurons lie in its parameters; see `Layer`.
+Each class describes where a module's neurons are in its parameters; see `Layer`.
 """
 
 from collections.abc import Iterator

@@ -125,7 +125,7 @@ class Target:
         return self.progress_at(self.steps_done)
 
     def progress_at(self, step: int) -> float:
-        """Return how far the limit has come down after so many steps, from 0 to 1."""
+        """Return how far the limit has come down after this many steps, from 0 to 1."""
         part = (step / self.steps - WARM_UP) / (1 - WARM_UP)
         return min(max(part, 0.0), 1.0)
 

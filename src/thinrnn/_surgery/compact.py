@@ -26,7 +26,7 @@ from thinrnn.plan import named_tensors
 
 
 class Limit(Protocol):
-    """What `compact` and `verify` want of a `Target`."""
+    """What `compact` and `verify` need from a `Target`."""
 
     def final_log_alpha(self) -> dict[str, Tensor]:
         """Return `log_alpha` of each group as the final limit would leave it."""

@@ -138,7 +138,7 @@ def set_attributes_(model: nn.Module, plan: Plan, keep: Keep) -> None:
 
 
 def restore_rnns(model: nn.Module, names: Iterable[str]) -> tuple[nn.Module, dict[str, str]]:
-    """Turn stacks that were RNNs of torch, and have one size again, back into such.
+    """Turn stacks that were RNNs of torch, and have one size again, back into RNNs of torch.
 
     Return the model and the parameters that are now called otherwise.
     """

@@ -1,4 +1,4 @@
-"""What a small model remembers of its making: enough to save it and to load it again."""
+"""How a small model was made: what saving it and loading it again needs."""
 
 from dataclasses import dataclass
 
@@ -39,7 +39,7 @@ def find_record(model: nn.Module) -> Record | None:
 
 
 def set_record_(small: nn.Module, record: Record) -> None:
-    """Write down how a small model was made."""
+    """Store how a small model was made."""
     small.__dict__["_thinrnn_record"] = record
 
 

@@ -116,9 +116,9 @@ def load_(model: nn.Module, folder: str | Path) -> nn.Module:
     """
     folder = Path(folder)
     if is_attached(model):
-        raise GateError("load_ wants a freshly built model; this one has gates: detach_ them.")
+        raise GateError("load_ needs a freshly built model; this one has gates: detach_ them.")
     if find_record(model) is not None:
-        raise FolderError("load_ wants a freshly built dense model; this one is small already.")
+        raise FolderError("load_ needs a freshly built dense model; this one is small already.")
     record, state = _read(folder)
     try:
         _cut_as_recorded_(model, record)
@@ -137,7 +137,7 @@ def _check_fit(here: dict[str, Tensor], stored: dict[str, Tensor]) -> None:
         if name not in stored:
             raise PlanError(f"the model has '{name}', which was not saved.")
         if name not in here:
-            raise PlanError(f"'{name}' was saved, and the model has none such.")
+            raise PlanError(f"'{name}' was saved, but the model has no such tensor.")
         if here[name].shape != stored[name].shape:
             raise PlanError(
                 f"'{name}' was saved with shape {tuple(stored[name].shape)}, and the model has "

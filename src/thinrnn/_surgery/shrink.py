@@ -1,4 +1,4 @@
-"""shrink_: removing closed neurons while training goes on."""
+"""shrink_: removing closed neurons during training."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ AVERAGES = ("ax", "average")  # under these names optimizers keep means of a par
 
 
 def shrink_(model: nn.Module, optimizer: Optimizer | Sequence[Optimizer] | None = None) -> int:
-    """Remove the neurons whose gates are closed, in place, while training goes on.
+    """Remove the neurons whose gates are closed, in place, during training.
 
     Parameters stay the same objects, and the optimizer's state (momentum, Adam's moments, ASGD's
     averages) is cut along with them, so training goes on as before, only faster. What has been
@@ -213,7 +213,7 @@ def _replace_data(tensor: Tensor, where: dict[int, Tensor]) -> None:
     new = cut_tensor(tensor.detach(), where)
     tensor.grad = None
     if isinstance(tensor, nn.Parameter):
-        # a graph that is still alive (a loss somebody holds) remembers the old shape in the
+        # a graph that is still alive (a loss that the caller holds) remembers the old shape in the
         # parameter's gradient accumulator; a change of type makes torch forget that one
         other = torch.float32 if new.dtype != torch.float32 else torch.float64
         tensor.data = torch.empty(0, dtype=other, device=new.device)

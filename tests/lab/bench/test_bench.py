@@ -12,7 +12,7 @@ from thinrnn.lab.run.progress import Silent
 
 @pytest.fixture(autouse=True)
 def small_and_short(monkeypatch):
-    """What is flushed for a cold call is small, and nobody waits long for an answer."""
+    """Little is flushed for a cold call, and answers time out soon."""
     monkeypatch.setattr("thinrnn.lab.bench.compare.largest_cache", lambda: 1 << 20)
     monkeypatch.setattr("thinrnn.lab.bench.worker.PATIENCE", 120.0)
 
@@ -65,10 +65,10 @@ def test_models_are_compared_across_runtimes_with_an_untrained_dense_one(small, 
 
 @pytest.mark.extended
 def test_the_dense_model_may_have_a_shape_of_its_own(small, call):
-    code, said, _ = call(
+    code, printed, _ = call(
         *("bench", small, "--dense", "16-20-24", "--shape", "1x2", "--seconds", 0, "--json")
     )
-    models = json.loads(said)["models"]
+    models = json.loads(printed)["models"]
     recurrent = 4 * (20 * (16 + 20) + 24 * (20 + 24))
     assert code == 0 and models["dense"]["weights"] == 30 * 16 + recurrent + 30 * 24
 
@@ -114,7 +114,7 @@ def test_the_headline_compares_within_one_runtime():
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "printed"),
     [
         (["--runtimes", "eager,fast"], "no runtime 'fast'"),
         (["--shape", "10"], "--shape is '10'"),
@@ -122,6 +122,6 @@ def test_the_headline_compares_within_one_runtime():
         (["--dense", "1500"], "'1500' is no shape"),
     ],
 )
-def test_what_is_typed_wrong_is_named(small, call, options, said):
+def test_what_is_typed_wrong_is_named(small, call, options, printed):
     code, _, wrong = call("bench", small, *options)
-    assert code == 2 and said in wrong
+    assert code == 2 and printed in wrong

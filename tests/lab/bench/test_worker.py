@@ -18,7 +18,7 @@ def worker(monkeypatch, program, **options):
     return Worker(1, **options)
 
 
-def test_silence_is_an_error_that_says_how_long_it_was(monkeypatch):
+def test_silence_is_an_error_with_its_duration(monkeypatch):
     message = r"no answer to 'load' within 0\.2 s.*too busy"
     with (
         worker(monkeypatch, "import time; time.sleep(60)", patience=0.2) as silent,
@@ -44,7 +44,7 @@ def test_what_a_process_has_started_ends_with_it(monkeypatch):
     )
     with worker(monkeypatch, program) as parent:
         assert parent.call("load") == {}
-    # the pipe, which both had, is closed: nobody is left
+    # the pipe, which both had, is closed: no process is left
     assert parent.answers.get(timeout=20) == ""
 
 

@@ -87,7 +87,7 @@ def test_the_learning_rate_follows_set_lr_and_gates_keep_theirs():
 
 
 @pytest.mark.parametrize("rule", ["sgd", "adam"])
-def test_a_snapshot_goes_on_bit_for_bit(rule):
+def test_a_snapshot_continues_bit_for_bit(rule):
     def make():
         params = parameters((3, 2), (4,))
         optimizer = ours(params[:1], params[1:], rule=rule)

@@ -59,7 +59,7 @@ def test_texts_become_the_types_of_their_fields():
         ("l0=[1]", "l0 is [1], but must be a valid number"),
     ],
 )
-def test_a_wrong_setting_is_said_in_one_line(text, message):
+def test_a_wrong_setting_is_reported_in_one_line(text, message):
     with pytest.raises(InputError) as caught:
         changed(Example(), [text])
     assert str(caught.value).startswith(message)
@@ -82,7 +82,7 @@ def test_toml_takes_the_same_settings(tmp_path):
         (b"cell = 3", "cell is 3, but must be a valid string|but must be 'lstm' or 'gru'"),
     ],
 )
-def test_a_wrong_toml_file_is_said_in_one_line(tmp_path, content, message):
+def test_a_wrong_toml_file_is_reported_in_one_line(tmp_path, content, message):
     file = tmp_path / "a.toml"
     if content is not None:
         file.write_bytes(content)

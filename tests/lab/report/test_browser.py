@@ -80,7 +80,7 @@ def test_it_opens_and_shows_everything(
 
 
 @pytest.mark.parametrize("width", [390, 1200])
-def test_all_columns_are_on_the_screen_and_words_stay_whole(
+def test_all_columns_are_on_the_screen_and_words_do_not_break(
     browser: Browser, pages: list[Path], width: int
 ) -> None:
     for page in pages:

@@ -82,7 +82,7 @@ def test_damaged_ones_never_push_out_whole_ones(tmp_path):
     assert [p.name for p in checkpoints.of("gated")] == ["gated-000001", "gated-000003"]
 
 
-def test_when_all_are_damaged_it_says_that_the_phase_starts_again(tmp_path):
+def test_when_all_are_damaged_the_phase_starts_again(tmp_path):
     checkpoints = Checkpoints(tmp_path)
     (checkpoints.save("gated", state(1)) / "manifest.json").write_text("{}")
     found, notes = checkpoints.latest("gated")

@@ -33,7 +33,7 @@ def test_a_folder_with_other_files_is_not_touched(tmp_path):
         ('{"settings": 1}', "was not written by thinrnn"),
     ],
 )
-def test_what_is_not_a_run_is_said_in_one_line(tmp_path, content, message):
+def test_what_is_not_a_run_is_reported_in_one_line(tmp_path, content, message):
     if content is not None:
         (tmp_path / "config.json").write_text(content)
     with pytest.raises(RunError, match=message) as caught:
@@ -67,7 +67,7 @@ def test_a_folder_that_cannot_be_made_is_bad_input(tmp_path):
         RunFolder.create(tmp_path / "file/run", CONFIG)
 
 
-def test_a_read_only_folder_is_said_before_anything_happens(tmp_path, monkeypatch):
+def test_a_read_only_folder_is_reported_before_anything_happens(tmp_path, monkeypatch):
     run = RunFolder.create(tmp_path, CONFIG)
     real = Path.open
 
@@ -81,7 +81,7 @@ def test_a_read_only_folder_is_said_before_anything_happens(tmp_path, monkeypatc
         pass
 
 
-def test_whether_a_run_is_running_is_told_by_its_lock(tmp_path):
+def test_a_run_is_running_while_its_lock_is_held(tmp_path):
     run = RunFolder.create(tmp_path, CONFIG)
     assert is_running(tmp_path)  # there is no lock yet: it cannot be told
     with run.locked():

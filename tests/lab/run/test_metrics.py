@@ -31,7 +31,7 @@ def test_a_file_with_nothing_but_a_torn_line_starts_again(tmp_path):
     metrics.close()
 
 
-def test_cut_goes_back_to_a_position_and_writing_goes_on_there(tmp_path):
+def test_cut_goes_back_to_a_position_and_writing_continues_there(tmp_path):
     path = tmp_path / "metrics.jsonl"
     metrics = MetricsFile(path)
     metrics.write({"step": 1})

@@ -70,7 +70,7 @@ def test_the_report_is_rewritten_at_epoch_ends_but_not_all_the_time(run, monkeyp
     assert written == [1]
 
 
-def test_a_report_that_fails_is_told_once_and_does_not_stop_the_training(run):
+def test_a_report_that_fails_is_reported_once_and_does_not_stop_the_training(run):
     def fails():
         raise ValueError("no ink")
 

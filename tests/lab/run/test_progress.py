@@ -12,7 +12,7 @@ def test_without_a_terminal_lines_are_plain_and_now_and_then():
     assert out.getvalue() == "half way\n"
 
 
-def test_a_plain_line_says_how_far_it_is_and_how_long_it_takes():
+def test_a_plain_line_has_the_progress_and_the_time_left():
     out = io.StringIO()
     plain = Plain(out, every=0)
     plain.start("gated", 100, done=50)
@@ -30,9 +30,9 @@ def test_a_terminal_gets_a_bar_with_the_texts_beside_it():
     with Shown(out) as progress:
         progress.start("dense", 10)
         progress.step(5, ppl="99.5")
-        progress.line("[not markup] said")
+        progress.line("[not markup] text")
         progress.start("gated", 10)
-    assert "[not markup] said" in out.getvalue()
+    assert "[not markup] text" in out.getvalue()
 
 
 def test_time_left_reads_like_a_clock():

@@ -24,7 +24,7 @@ def compact(
 ) -> None:
     """Remove the closed neurons from a run's gated model, verify the result and save it.
 
-    Use it to make the small model again with other options, or while the run goes on.
+    Use it to make the small model again with other options, or during the run.
     """
     from thinrnn.lab import recipes
     from thinrnn.lab.cli.output import progress, show

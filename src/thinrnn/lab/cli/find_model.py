@@ -1,4 +1,4 @@
-"""The models that a path on the command line stands for."""
+"""Finding the models that a path on the command line names."""
 
 import json
 from dataclasses import dataclass

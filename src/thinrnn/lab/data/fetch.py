@@ -1,4 +1,4 @@
-"""Downloads: checked by hash, put in place whole."""
+"""Downloads: checked by hash, put in place only when complete."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ TIMEOUT = 30.0  # seconds
 
 
 class DownloadError(ThinRNNError, RuntimeError):
-    """A file could not be downloaded; the message says why and what to do."""
+    """A file could not be downloaded; the message gives the reason and the next step."""
 
 
 class _Bytes:

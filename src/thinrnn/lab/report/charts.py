@@ -87,7 +87,7 @@ def line_chart(
 
     Args:
         key: A name that no other chart of the page has.
-        label: The chart in words, for those who cannot see it.
+        label: The chart in words, for screen readers.
         lines: What to draw.
         zero: Let the y axis begin at zero.
         log: Use a logarithmic y axis.

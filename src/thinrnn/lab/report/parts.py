@@ -14,8 +14,8 @@ class Table:
         caption: What the table shows, for screen readers.
         head: The titles of the columns; empty for a table without a head.
         rows: The cells.
-        strong: The column that stands out, or None.
-        stacks: On a phone each row's name stands above its cells, so that all columns fit.
+        strong: The highlighted column, or None.
+        stacks: On a phone each row's name is above its cells, so that all columns fit.
     """
 
     caption: str

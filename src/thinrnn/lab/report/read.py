@@ -29,7 +29,7 @@ NAN = math.nan
 
 @dataclass(frozen=True)
 class Measure:
-    """What tells how good a model is: its key in the run folder, and which way is better."""
+    """A measure of quality: its key in the run folder, and which way is better."""
 
     key: str
     name: str

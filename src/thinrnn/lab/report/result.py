@@ -1,4 +1,4 @@
-"""The top of the report: where a run stands, the big numbers, and the tables behind them."""
+"""The top of the report: the state of a run, the big numbers, and the tables behind them."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -31,7 +31,9 @@ def progress(run: Run) -> str:
     if run.finished:
         return ""
     state = "still running" if run.is_running else "stopped before its end"
-    more = "" if run.is_running else f"; go on with {command('train', '--resume', run.folder)}"
+    more = (
+        "" if run.is_running else f"; continue it with {command('train', '--resume', run.folder)}"
+    )
     if not run.epochs:
         return f"{state}: no epoch finished yet{more}"
     last = run.epochs[-1]

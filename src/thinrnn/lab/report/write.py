@@ -20,7 +20,7 @@ FOLD = 12  # of many pictures, so many are shown at once
 
 
 def write_page(folders: Sequence[Path], out: Path | None) -> Path:
-    """Writes the report; `write_report` says how."""
+    """Writes the report; see `write_report`."""
     if not folders:
         raise RunError("no run folder was given; 'thinrnn list' shows the runs that are here")
     runs = _distinct([read_run(Path(folder)) for folder in folders])
@@ -72,7 +72,7 @@ def _training(runs: Sequence[Run]) -> list[Chart]:
 
 
 def breakable(text: str) -> Markup:
-    """Returns a name that may go on in the next line after a joint, never inside a word.
+    """Returns a name that may be broken into lines after a joint, never inside a word.
 
     >>> str(breakable("embedding+rnn.l1"))
     'embedding+<wbr>rnn.<wbr>l1'

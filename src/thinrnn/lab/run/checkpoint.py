@@ -5,7 +5,7 @@
                              manifest.json        size and sha256 of the other two
 
 A checkpoint is written under another name and renamed when all of it is on the disk; the oldest
-goes only after that. So at any moment at least one whole checkpoint is there.
+is removed only after that. So at least one complete checkpoint exists at any moment.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ class Checkpoints:
             part: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             for part, data in zip(PARTS, contents, strict=True)
         }
-        older = self.of(name)  # a damaged one keeps its number, but must not push out a whole one
+        older = self.of(name)  # a damaged one keeps its number, but must not push out a good one
         serial = _serial(older[-1]) + 1 if older else 1
         final = self.folder / f"{name}-{serial:06d}"
         temporary = self.folder / f".tmp-{final.name}"
@@ -70,7 +70,7 @@ class Checkpoints:
         return final
 
     def latest(self, name: str) -> tuple[Any | None, list[str]]:
-        """Return the newest whole state (None if there is none) and a line per damaged one."""
+        """Return the newest undamaged state, or None, and a line per damaged checkpoint."""
         notes: list[str] = []
         for folder in reversed(self.of(name)):
             try:

@@ -1,4 +1,4 @@
-"""Where a run happened, for whoever wants to repeat it."""
+"""Versions and machine of a run, so that it can be repeated."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that are written completely or not at all."""
 
 import contextlib
 import errno
@@ -15,7 +15,7 @@ from thinrnn.lab.run.errors import StorageError
 
 @contextlib.contextmanager
 def storage(path: Path) -> Iterator[None]:
-    """Turn a failure to write below `path` into a StorageError that says what is safe."""
+    """Turn a failure to write below `path` into a StorageError with a plain message."""
     try:
         yield
     except StorageError:

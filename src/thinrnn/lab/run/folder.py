@@ -1,8 +1,8 @@
 """The run folder: one experiment on the disk.
 
-config.json      what was asked for, and where it ran
+config.json      the settings, the data, and where the run happened
 metrics.jsonl    what happened, step by step
-checkpoints/     where to go on
+checkpoints/     the state from which a run can be resumed
 model/           the small model
 dense.json, small.json, control.json, pattern.json, report.html
 """
@@ -131,7 +131,7 @@ def _chosen() -> Iterator[None]:
 
 
 def is_running(folder: Path) -> bool:
-    """Whether a process is writing to a run; yes, where that cannot be told."""
+    """Whether a process is writing to a run; True if that cannot be known."""
     try:
         import fcntl
 

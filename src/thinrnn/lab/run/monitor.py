@@ -1,4 +1,4 @@
-"""What follows a run from outside while it trains: the report and TensorBoard."""
+"""What is updated while a run trains: the report and TensorBoard."""
 
 import math
 import time
@@ -14,7 +14,7 @@ class Monitor:
 
     Args:
         run: The run folder.
-        progress: Told when no report can be written. Training goes on without one.
+        progress: Gets a line if the report cannot be written. Training continues without it.
         report: Writes the report of the run.
         tensorboard: Also writes TensorBoard's event files, if TensorBoard is installed.
     """
@@ -41,7 +41,7 @@ class Monitor:
             self.write_report()
 
     def write_report(self) -> None:
-        """Rewrite the report now; a failure is told once, and training goes on."""
+        """Rewrite the report now; a failure is printed once, and training continues."""
         began = time.monotonic()
         try:
             self.report()

@@ -1,4 +1,4 @@
-"""What a run says while it works: a bar on a terminal, plain lines elsewhere."""
+"""The progress of a run: a bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -7,20 +7,20 @@ from typing import Any, Protocol, TextIO
 
 
 class Progress(Protocol):
-    """What a recipe tells about its work."""
+    """Where a recipe reports its progress."""
 
     def start(self, title: str, total: int, done: int = 0) -> None:
-        """A piece of work of `total` steps begins, of which some may be done."""
+        """Begin a task of `total` steps, of which `done` are done already."""
 
     def step(self, done: int, **shown: str) -> None:
-        """So many steps are done; `shown` are texts to show beside them."""
+        """Report the number of finished steps; `shown` are texts to print beside it."""
 
     def line(self, text: str) -> None:
-        """Something that should stay readable was said."""
+        """Print a line that stays on the screen."""
 
 
 class Silent:
-    """Progress that nobody watches."""
+    """No output."""
 
     def start(self, title: str, total: int, done: int = 0) -> None: ...
 
@@ -35,17 +35,17 @@ class Plain:
     def __init__(self, out: TextIO, every: float = 15.0) -> None:
         self.out, self.every = out, every
         self.title, self.total, self.first = "", 0, 0
-        self.began = self.said = time.monotonic()
+        self.began = self.printed = time.monotonic()
 
     def start(self, title: str, total: int, done: int = 0) -> None:
         self.title, self.total, self.first = title, total, done
-        self.began = self.said = time.monotonic()
+        self.began = self.printed = time.monotonic()
 
     def step(self, done: int, **shown: str) -> None:
         now = time.monotonic()
-        if now - self.said < self.every:
+        if now - self.printed < self.every:
             return
-        self.said = now
+        self.printed = now
         left = time_left(now - self.began, done - self.first, self.total - done)
         details = "  ".join(f"{key} {value}" for key, value in shown.items())
         self.line(f"{self.title} {done}/{self.total}  {details}  {left} left")

@@ -79,7 +79,7 @@ def columns_of(U: Tensor) -> Tensor:
 
 
 def in_blocks(values: Tensor, slices: int, rows: int) -> Tensor:
-    """Return values (B, P) slice by slice, each of so many rows, in blocks."""
+    """Return values (B, P) slice by slice, in blocks; a slice has this many rows."""
     batch, width = values.shape
     each = F.pad(values, (0, 0, 0, slices * rows - batch)).view(slices, rows, width)
     each = F.pad(each, (0, 0, 0, -rows % 8))

@@ -107,7 +107,7 @@ def highway(
 
 
 def choose(from_x: Tensor, wanted: str = "") -> Kernels:
-    """Return the wanted kernels if they can run on these values, else simpler ones."""
+    """Return the requested kernels if they can run on these values, else simpler ones."""
     if not from_x.is_cuda:
         return pointwise.PointwiseLoop(pointwise)
     try:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from thinrnn.nn._rhn.fused import Kept
 
 WARPS = 8  # of a program; each sums over its share of the neurons that are read
-LOOK = 32  # at so many values at most, before all are read
-LOOKS = 64  # so many times at most
+LOOK = 32  # values to poll at most, before all are read
+LOOKS = 64  # polls at most
 PATIENCE = 1 << 14  # reads of all values in a launch, under a second of them; 2 a step are usual
 
 

@@ -39,7 +39,7 @@ def choose(width: int, batch: int, room: int) -> tuple[int, int] | None:
 
 
 def sliced(batch: int, rows: int) -> tuple[int, int]:
-    """Return in how many slices of at most so many sequences a batch is cut, and what each has.
+    """Return the number of slices that a batch is cut into, and the sequences of each.
 
     >>> sliced(20, 16), sliced(64, 16)
     ((2, 10), (4, 16))

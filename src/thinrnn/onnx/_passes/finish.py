@@ -1,4 +1,4 @@
-"""The last pass over a graph before it is written. To run it once more changes nothing."""
+"""The last pass over a graph before it is written. Running it again changes nothing."""
 
 from typing import Any
 

@@ -52,7 +52,7 @@ def quantize_(model: Any, *, per_row: bool) -> tuple[QuantizedWeight, ...]:
     """Quantize the weights of an onnx_ir model, and return what became of each of them."""
     from onnx_ir.passes.common import RemoveUnusedNodesPass
 
-    weights = Weights(model.graph, per_row)
+    weights = GraphWeights(model.graph, per_row)
     for node in list(model.graph.all_nodes()):
         rule = RULES.get(node.op_type)
         if rule is not None and node.domain == "":
@@ -75,7 +75,7 @@ def quantized(matrices: Array, *, per_row: bool) -> tuple[Array, Array]:
     return codes, scale.squeeze(axes)
 
 
-class Weights:
+class GraphWeights:
     """The weights of a graph while they are replaced."""
 
     def __init__(self, graph: Any, per_row: bool) -> None:
@@ -132,7 +132,7 @@ class Weights:
         return self.add("last_axis", numpy.array([-1]))
 
 
-def _lstm(weights: Weights, node: Any) -> None:
+def _lstm(weights: GraphWeights, node: Any) -> None:
     inputs = list(node.inputs) + [None] * (8 - len(node.inputs))
     if not _is_large(inputs[1], 3) or not _is_large(inputs[2], 3):
         return
@@ -148,7 +148,7 @@ def _lstm(weights: Weights, node: Any) -> None:
     _replace_by([node], "DynamicQuantizeLSTM", [*inputs, *more], **attributes)
 
 
-def _linear(weights: Weights, node: Any) -> None:
+def _linear(weights: GraphWeights, node: Any) -> None:
     if node.op_type == "MatMul" and all(_is_large(value) for value in node.inputs):
         return _made(weights, node)
     layer = find_linear(node)
@@ -171,7 +171,7 @@ def _linear(weights: Weights, node: Any) -> None:
     _replace_by(layer.nodes, "DynamicQuantizeMatMul", inputs)
 
 
-def _gather(weights: Weights, node: Any) -> None:
+def _gather(weights: GraphWeights, node: Any) -> None:
     value = node.inputs[0]
     axis = node.attributes["axis"].value if "axis" in node.attributes else 0
     if not _is_large(value) or axis != 0:
@@ -186,7 +186,7 @@ def _gather(weights: Weights, node: Any) -> None:
     _replace_by([node], "Mul", [codes, scale], domain="")
 
 
-def _stored(weights: Weights, node: Any) -> None:
+def _stored(weights: GraphWeights, node: Any) -> None:
     for place in (1, 2):
         value = node.inputs[place]
         if not _is_large(value, 3):
@@ -198,12 +198,12 @@ def _stored(weights: Weights, node: Any) -> None:
         node.replace_input_with(place, weights.float32(node, stored, factor))
 
 
-def _concat(weights: Weights, node: Any) -> None:
+def _concat(weights: GraphWeights, node: Any) -> None:
     if any((use.node.op_type, use.idx) == ("Gather", 0) for use in node.outputs[0].uses()):
         _made(weights, node)
 
 
-def _made(weights: Weights, node: Any) -> None:
+def _made(weights: GraphWeights, node: Any) -> None:
     """Store in 8 bits the weights of which a table is made, which runtimes do as they load it."""
     for place, value in enumerate(node.inputs):
         if not _is_large(value):
@@ -215,7 +215,7 @@ def _made(weights: Weights, node: Any) -> None:
         node.replace_input_with(place, weights.float32(node, codes, scale))
 
 
-RULES: dict[str, Callable[[Weights, Any], None]] = {
+RULES: dict[str, Callable[[GraphWeights, Any], None]] = {
     "LSTM": _lstm,
     "MatMul": _linear,
     "Gemm": _linear,

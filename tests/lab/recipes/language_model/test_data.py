@@ -104,13 +104,13 @@ GOOD = b"the cat sat on the mat\n" * 20
         (GOOD, None, r"valid\.txt does not exist"),
     ],
 )
-def test_a_bad_text_is_said_in_one_line(tmp_path, train, valid, message):
+def test_a_bad_text_is_reported_in_one_line(tmp_path, train, valid, message):
     with pytest.raises(InputError, match=message) as caught:
         load_text(write(tmp_path, train=train, valid=valid))
     assert "\n" not in str(caught.value)
 
 
-def test_texts_that_are_not_given_are_asked_for(tmp_path):
+def test_missing_texts_are_named(tmp_path):
     with pytest.raises(InputError, match="no training text: give --train FILE"):
         load_text(LanguageModelSettings())
     with pytest.raises(InputError, match="no validation text: give --valid FILE"):

@@ -59,7 +59,7 @@ def build(begin):
     return lambda settings: begin(settings, "gated")
 
 
-def test_neurons_disappear_while_training_goes_on(iss, tmp_path):
+def test_neurons_disappear_during_training(iss, tmp_path):
     finished = train.start(RECIPE, iss(), tmp_path / "run", preset=None, progress=Silent())
     small = finished.summary("small")
     assert small["difference"] < 1e-5
@@ -85,7 +85,7 @@ def test_a_neuron_goes_when_its_last_weight_is_gone_and_the_outputs_stay(iss, bu
         for part in group.slices:
             tensor = tensors[part.parameter]
             positions, neurons = part.index()
-            if tensor.dim() > 1:  # the bias goes on driving a state that nobody reads
+            if tensor.dim() > 1:  # the bias still changes a state that nothing reads
                 tensor.index_fill_(part.dim, positions[neurons == 4], 0.0)
                 tensor.index_fill_(part.dim, positions[neurons == 7][1:], 0.0)
             else:
@@ -141,7 +141,7 @@ def test_a_run_that_was_stopped_ends_in_the_same_weights(iss, tmp_path, monkeypa
     assert neurons["rnn.l0"] < 14
 
 
-def test_recurrent_layers_start_where_they_are_told(tiny):
+def test_recurrent_layers_start_in_the_given_range(tiny):
     settings = tiny(rnn_init=0.04, init_range=0.2)
     model = build_model(settings, 30)
     for name, parameter in model.named_parameters():

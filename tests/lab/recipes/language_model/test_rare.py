@@ -75,7 +75,7 @@ def test_vectors_and_logits_of_rare_words_begin_as_large_as_the_others():
         assert 0.8 < ratio < 1.25
 
 
-def test_whole_words_of_both_tables_are_dropped_wherever_they_stand():
+def test_words_of_both_tables_are_dropped_in_all_places():
     model = rare_model(dropouts=Dropouts(word=0.5)).train()
     every = torch.arange(WORDS).repeat(2)[:, None]
     mask = model.word_mask(every, model.vectors(every)).flatten()
@@ -158,7 +158,7 @@ def test_a_control_alone_has_the_sizes_of_the_settings(tiny, tmp_path):
     assert finished.summary("control")["neurons"]["rare+widen.t"] == 6
 
 
-def test_a_run_that_goes_on_ends_in_the_same_weights(tiny, tmp_path, monkeypatch):
+def test_a_resumed_run_ends_in_the_same_weights(tiny, tmp_path, monkeypatch):
     from thinrnn.lab.recipes.phase import Phase
 
     chosen = tiny(**RARE, phases=("gated",), target_params=0.6, checkpoint_steps=2)

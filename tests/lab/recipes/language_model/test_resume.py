@@ -107,7 +107,7 @@ def test_killed_at_random_moments_it_ends_in_the_same_weights(tiny, tmp_path, op
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_polite_stop_writes_a_checkpoint_and_says_how_to_go_on(tiny, tmp_path, number):
+def test_a_stop_writes_a_checkpoint_and_names_the_command_to_resume(tiny, tmp_path, number):
     folder, settings = tmp_path / "run", tiny(epochs=500, checkpoint_steps=0)
     child = spawn(settings, folder)
     while (
@@ -124,7 +124,7 @@ def test_a_polite_stop_writes_a_checkpoint_and_says_how_to_go_on(tiny, tmp_path,
     assert "stopped before its end" in (folder / "report.html").read_text()
 
 
-def test_a_damaged_checkpoint_is_said_and_the_run_ends_the_same(tiny, tmp_path, monkeypatch):
+def test_a_damaged_checkpoint_is_reported_and_the_run_ends_the_same(tiny, tmp_path, monkeypatch):
     settings = tiny(phases=("dense",))
     train.start(RECIPE, settings, tmp_path / "whole", preset=None, progress=Silent())
     folder = tmp_path / "run"
@@ -136,9 +136,9 @@ def test_a_damaged_checkpoint_is_said_and_the_run_ends_the_same(tiny, tmp_path, 
     (newest / "tensors.safetensors").write_bytes(b"torn")
     log = tmp_path / "log"
     start_or_resume(settings, folder, log)
-    said = log.read_text().splitlines()
-    assert f"{newest.name} is damaged" in said[0] and "using the one before" in said[0]
-    assert said[1].startswith("going on with dense at epoch 0.")
+    printed = log.read_text().splitlines()
+    assert f"{newest.name} is damaged" in printed[0] and "using the one before" in printed[0]
+    assert printed[1].startswith("going on with dense at epoch 0.")
     file = "dense/model.safetensors"
     assert (folder / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 

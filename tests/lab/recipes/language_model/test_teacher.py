@@ -56,25 +56,25 @@ def test_a_teacher_that_is_left_out_is_the_runs_own_dense_model(tiny, dense, tmp
 
 def test_the_loss_with_a_teacher_is_the_cross_entropy_with_both():
     torch.manual_seed(0)
-    logits, said = torch.randn(5, 2, 9), torch.randn(5, 2, 9)
+    logits, taught = torch.randn(5, 2, 9), torch.randn(5, 2, 9)
     y = torch.randint(9, (5, 2))
-    top = F.softmax(said, -1).topk(9)
+    top = F.softmax(taught, -1).topk(9)
     found = teacher.distilled_loss(logits, y, (top.indices, top.values), 0.3)
     hard = F.cross_entropy(logits.flatten(0, 1), y.flatten())
-    soft = F.cross_entropy(logits.flatten(0, 1), F.softmax(said, -1).flatten(0, 1))
+    soft = F.cross_entropy(logits.flatten(0, 1), F.softmax(taught, -1).flatten(0, 1))
     torch.testing.assert_close(found, 0.7 * hard + 0.3 * soft)
 
 
 def test_the_mean_over_what_the_teacher_writes_is_the_cross_entropy_with_all_its_words():
     torch.manual_seed(0)
-    logits, said = torch.randn(1, 1, 9), F.softmax(torch.randn(1, 1, 9), -1)
-    top = said.topk(3)
+    logits, taught = torch.randn(1, 1, 9), F.softmax(torch.randn(1, 1, 9), -1)
+    top = taught.topk(3)
     losses = [
         teacher.distilled_loss(logits, torch.tensor([[word]]), (top.indices, top.values), 0.8)
         for word in range(9)
     ]
-    found = (torch.stack(losses) * said.flatten()).sum()
-    torch.testing.assert_close(found, F.cross_entropy(logits[0], said[0]))
+    found = (torch.stack(losses) * taught.flatten()).sum()
+    torch.testing.assert_close(found, F.cross_entropy(logits[0], taught[0]))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_run_that_started_from_a_dense_model_is_resumed(tiny, dense, tmp_path)
     assert again.summary("small")["valid_perplexity"] == whole.summary("small")["valid_perplexity"]
 
 
-def test_a_teacher_that_is_gone_is_said_before_a_run_goes_on(tiny, dense, tmp_path):
+def test_a_teacher_that_is_gone_is_reported_before_a_run_continues(tiny, dense, tmp_path):
     gone = tmp_path / "gone"
     shutil.copytree(dense.path / "dense", gone)
     settings = tiny(distill=0.5, phases=("dense", "gated"), teacher=(str(gone),))
@@ -139,7 +139,7 @@ def test_a_model_that_does_not_fit_is_refused(tiny, dense, tmp_path, changes, me
 
 
 @pytest.mark.parametrize("changes", [{"distill": 0.5, "teacher": ("?",)}, {"start_from": "?"}])
-def test_a_folder_that_is_not_there_is_said_before_a_run_begins(tiny, tmp_path, changes):
+def test_a_folder_that_is_not_there_is_reported_before_a_run_begins(tiny, tmp_path, changes):
     nothing = str(tmp_path / "nothing")
     changes = with_folder(changes, nothing) | {"phases": ("gated",)}
     with pytest.raises(FolderError, match="nothing is not a model of 'thinrnn train'"):
@@ -171,7 +171,7 @@ class Sure(nn.Module):
 
 
 @pytest.mark.parametrize("factor", [0.9, 1.0, 1.25])
-def test_a_teacher_that_is_too_sure_of_itself_speaks_at_a_higher_temperature(factor):
+def test_an_overconfident_teacher_gets_a_higher_temperature(factor):
     torch.manual_seed(0)
     shares = torch.tensor([0.4, 0.3, 0.2, 0.06, 0.04])
     valid = torch.multinomial(shares, 20_000, replacement=True)
@@ -182,7 +182,7 @@ def test_a_teacher_that_is_too_sure_of_itself_speaks_at_a_higher_temperature(fac
     torch.testing.assert_close(logits[0, 0].softmax(-1), shares, atol=0.02, rtol=0)
 
 
-class Says(nn.Module):
+class Predicts(nn.Module):
     """Expects the words with given shares, and counts the tokens that it has read."""
 
     def __init__(self, *shares):
@@ -195,7 +195,7 @@ class Says(nn.Module):
 
 
 def test_teachers_together_say_the_mean_of_their_probabilities():
-    both = teacher.Ensemble([Says(0.8, 0.1, 0.1), Says(0.2, 0.3, 0.5)])
+    both = teacher.Ensemble([Predicts(0.8, 0.1, 0.1), Predicts(0.2, 0.3, 0.5)])
     log_p, state = both(torch.zeros(4, 2, dtype=torch.long))
     log_p, state = both(torch.zeros(1, 2, dtype=torch.long), state)
     assert log_p.shape == (1, 2, 3) and state == (10, 10)
@@ -225,7 +225,7 @@ def test_a_run_shows_the_temperature_of_each_teacher(tiny, dense, tmp_path):
         ({"teacher": ("dense", ""), "distill": 0.5}, "a comma with no folder beside it"),
     ],
 )
-def test_a_teacher_that_nobody_would_hear_is_refused(tiny, changes, message):
+def test_a_teacher_without_effect_is_refused(tiny, changes, message):
     with pytest.raises(InputError, match=message):
         tiny(**changes)
 
@@ -234,12 +234,12 @@ def test_a_run_learns_from_its_own_dense_model_and_another(tiny, tmp_path):
     shares = {"distill": 0.8, "phases": ("dense", "gated")}
     other = run(tiny(phases=("dense",), seed=3, cell="gru"), tmp_path / "other")
     another = str(other.path / "dense")
-    said = set()
+    perplexities = set()
     for teachers in (("dense",), (another,), ("dense", another)):
-        found = run(tiny(teacher=teachers, **shares), tmp_path / f"run{len(said)}")
+        found = run(tiny(teacher=teachers, **shares), tmp_path / f"run{len(perplexities)}")
         assert found.config["settings"]["teacher"] == list(teachers)
-        said.add(found.summary("small")["valid_perplexity"])
-    assert len(said) == 3
+        perplexities.add(found.summary("small")["valid_perplexity"])
+    assert len(perplexities) == 3
 
 
 def test_the_dense_model_can_teach_with_others_if_it_is_trained(tiny):

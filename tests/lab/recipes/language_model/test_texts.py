@@ -51,7 +51,7 @@ def test_another_file_is_refused_with_its_hash(corpus, change):
         texts_in(corpus, "ptb")
 
 
-def test_a_missing_file_or_folder_is_said(corpus):
+def test_a_missing_file_or_folder_is_reported(corpus):
     (corpus / "ptb.test.txt").unlink()
     with pytest.raises(InputError, match=r"has no ptb\.test\.txt: 'thinrnn data ptb .*' downloads"):
         texts_in(corpus, "ptb")

@@ -71,7 +71,7 @@ def test_a_run_leaves_everything_that_was_promised(tiny, tmp_path, changes):
     assert (tmp_path / "run/report.html").stat().st_size > 1000
 
 
-def test_the_saved_models_score_what_the_run_said(tiny, tmp_path):
+def test_the_saved_models_score_as_in_the_run(tiny, tmp_path):
     from thinrnn.lab.recipes.language_model.load import score_model
 
     finished = run(tiny(), tmp_path / "run")
@@ -85,7 +85,7 @@ def test_the_saved_models_score_what_the_run_said(tiny, tmp_path):
     assert not load_model(tmp_path / "run/model").model.training
 
 
-def test_only_the_phases_that_are_asked_for_are_trained(tiny, tmp_path):
+def test_only_the_chosen_phases_are_trained(tiny, tmp_path):
     finished = run(tiny(phases=("dense",), target_params=None), tmp_path / "run")
     assert list(finished.summaries()) == ["dense"]
 
@@ -109,8 +109,7 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_a_lower_rate_saves_it(tin
     with pytest.raises(DivergedError) as caught:
         run(settings, folder)
     message = str(caught.value)
-    assert "the loss of dense is no longer a number at step" in message
-    assert "the last good checkpoint" in message and "is kept" in message
+    assert "no longer a number" in message and "checkpoint" in message
     assert f"thinrnn train --resume {folder} --set lr=5e+37" in message
     finished = train.resume(folder, ["lr=0.5", "clip=0.25"], progress=Silent())
     assert finished.summary("dense")["valid_perplexity"] < 100
@@ -193,7 +192,7 @@ def test_settings_that_do_not_go_together_are_refused(tiny, changes, message):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
-def test_a_gpu_that_is_not_there_is_said(tiny, tmp_path):
+def test_a_gpu_that_is_not_there_is_reported(tiny, tmp_path):
     with pytest.raises(InputError, match="torch finds no GPU here: use --set device=cpu"):
         run(tiny(device="cuda"), tmp_path / "run")
 

@@ -109,7 +109,7 @@ def test_words_follow_one_another_as_often_as_the_teacher_expects(tiny):
     real = torch.zeros(4000, 3, dtype=torch.int32)
     found = write(teacher, real, tiny(distill=0.5, written=4)).transpose(0, 1).long()
     assert found.unique().tolist() == list(range(words))
-    for odd in (0, 1):  # row i is said in step i, of the word in row i - 1
+    for odd in (0, 1):  # row i is drawn in step i, of the word in row i - 1
         after = found[:, 2 - odd :: 2]
         before = found[:, 1 - odd :: 2][:, : after.shape[1]]
         counts = torch.zeros(words, words)
@@ -141,7 +141,7 @@ def test_a_seed_gives_the_same_text_and_all_streams_differ(taught, dense):
     assert found.flatten(1).unique(dim=1).shape[1] == 3 * settings.batch
 
 
-def test_each_text_goes_on_after_the_last_words_of_the_real_one(tiny):
+def test_each_text_continues_the_last_words_of_the_real_one(tiny):
     teacher = Pairs(6)
     with torch.no_grad():  # after each word the next one, for certain
         teacher.logits.fill_(-torch.inf)
@@ -180,11 +180,11 @@ def test_what_the_teacher_predicts_for_a_place_goes_where_its_word_goes(taught, 
     data, soft = prepare_lesson(settings, text, real, made, Silent())
     assert len(data) == len(soft.words) == len(soft.shares) == 3 * len(real)
     teacher = calibrated(load_model(dense).model, text, batch=settings.eval_batch)
-    said = soft_targets(teacher, real)
+    predicted = soft_targets(teacher, real)
     first = data[: len(real), :1]  # the first stream begins with the real text
     assert torch.equal(first, real[:, :1])
-    assert torch.equal(soft.words[: len(real), :1], said.words[:, :1])
-    torch.testing.assert_close(soft.shares[: len(real), :1], said.shares[:, :1])
+    assert torch.equal(soft.words[: len(real), :1], predicted.words[:, :1])
+    torch.testing.assert_close(soft.shares[: len(real), :1], predicted.shares[:, :1])
 
 
 def test_a_run_learns_as_long_from_the_longer_text_and_leaves_no_copy_of_it(taught, tmp_path):
@@ -236,7 +236,7 @@ def test_a_control_that_another_process_begins_has_the_same_weights(taught, tmp_
     assert weights(resume(folder, [], progress=Silent()).path) == wanted
 
 
-def test_a_run_that_goes_on_reads_what_was_written(taught, tmp_path, monkeypatch):
+def test_a_resumed_run_reads_what_was_written(taught, tmp_path, monkeypatch):
     settings, folder = taught(), tmp_path / "run"
     wanted = weights(run(settings, tmp_path / "whole").path)
     break_off(monkeypatch, settings, folder, "gated", 0)

@@ -18,12 +18,12 @@ def context(tmp_path):
 
 def test_an_answer_is_a_part_of_the_text(call, finished, context):
     arguments = ("ask", finished.path, "--context", context, "--question", "What does Bert own?")
-    code, said, _ = call(*arguments, "--json")
-    found = json.loads(said)
+    code, printed, _ = call(*arguments, "--json")
+    found = json.loads(printed)
     assert code == 0 and found["text"] == TEXT[found["start"] : found["end"]] != ""
     assert 0 < found["probability"] <= 1
-    code, said, _ = call(*arguments)
-    assert code == 0 and f"[[{found['text']}]]" in said
+    code, printed, _ = call(*arguments)
+    assert code == 0 and f"[[{found['text']}]]" in printed
 
 
 def test_a_stored_model_needs_glove(call, finished, data, context):
@@ -47,7 +47,7 @@ def test_a_stored_model_needs_glove(call, finished, data, context):
         ({"--glove": "short"}, "has vectors of 2 numbers, but the model was trained with 6"),
     ],
 )
-def test_what_cannot_be_answered_is_said(call, finished, tmp_path, context, change, message):
+def test_what_cannot_be_answered_is_reported(call, finished, tmp_path, context, change, message):
     (tmp_path / "blank").write_text(" \n")
     (tmp_path / "short").write_text("what 1 2\nown 1 2\n")
     options = {"--context": context, "--question": "What does Bert own?"}
@@ -66,19 +66,19 @@ def test_a_long_text_is_shown_around_the_answer():
 
 def test_eval_prints_em_f1_and_weights(call, finished, data):
     for path in (finished.path, finished.path / "model"):
-        code, said, _ = call("eval", path, "--data", data, "--json")
-        found = json.loads(said)
+        code, printed, _ = call("eval", path, "--data", data, "--json")
+        found = json.loads(printed)
         assert code == 0
         assert found["em"] == pytest.approx(finished.summary("small")["em"])
         assert found["f1"] == pytest.approx(finished.summary("small")["f1"])
         assert found["weights"] == finished.summary("small")["weights"]
-    code, said, _ = call("eval", finished.path)  # on the data of the run
-    assert code == 0 and "f1" in said
+    code, printed, _ = call("eval", finished.path)  # on the data of the run
+    assert code == 0 and "f1" in printed
     code, _, err = call("eval", finished.path / "model")
     assert code == 2 and "give --data DIR" in err
 
 
-def test_eval_says_what_is_wrong_with_the_data(call, finished, make_data, some_stories):
+def test_eval_names_what_is_wrong_with_the_data(call, finished, make_data, some_stories):
     folder = make_data(some_stories)
     glove = folder / "glove/glove.6d.txt"
     glove.rename(folder / "glove/notes.md")
@@ -93,15 +93,15 @@ def test_eval_says_what_is_wrong_with_the_data(call, finished, make_data, some_s
 def test_the_other_commands_work_on_a_reading_run(call, data, finished, tmp_path):
     assert call("bench", finished.path, "--seconds", 0, "--batch", 1, "--steps", 4)[0] == 0
     assert call("report", finished.path, "--out", tmp_path / "report.html")[0] == 0
-    code, said, _ = call("list", finished.path.parent)
-    assert code == 0 and "squad-paper" in said
+    code, printed, _ = call("list", finished.path.parent)
+    assert code == 0 and "squad-paper" in printed
     code, _, err = call("generate", finished.path)
     assert code == 2 and "not of 'squad'" in err
     code, _, err = call("train", "squad-paper", "--out", tmp_path / "run")
     assert code == 2 and "give --data DIR" in err
-    code, said, _ = call("compact", finished.path, "--out", tmp_path / "small", "--json")
+    code, printed, _ = call("compact", finished.path, "--out", tmp_path / "small", "--json")
     assert code == 0
-    assert json.loads(said)["weights"] == finished.summary("small")["weights"]
+    assert json.loads(printed)["weights"] == finished.summary("small")["weights"]
     publish = ("publish", finished.path, "--to", tmp_path, "--store", "float16", "--data", data)
     assert results_main([str(argument) for argument in publish]) == 0
     stored = json.loads((tmp_path / "squad/squad-paper.json").read_text())["stored"]

@@ -11,7 +11,7 @@ from thinrnn.lab.recipes.squad.recipe import RECIPE
 from thinrnn.lab.run.progress import Silent
 
 
-def test_a_reader_of_vectors_says_what_the_reader_of_rows_says(finished, tiny, tmp_path):
+def test_a_reader_of_vectors_returns_what_the_reader_of_rows_returns(finished, tiny, tmp_path):
     prepared = RECIPE.load_data(tiny(), Silent())
     tables = prepared.tables
     loaded = load_model(finished.path / "model", tables.glove)

@@ -28,7 +28,7 @@ def assert_same(ours, theirs):
         torch.testing.assert_close(ours[1][ours[0][word]], theirs[1][row])
 
 
-def test_the_cache_says_what_the_file_says(data):
+def test_the_cache_returns_what_the_file_has(data):
     glove = data / "glove/glove.6d.txt"
     wanted = read_glove(glove, WANTED)
     for _ in range(2):

@@ -44,7 +44,7 @@ def test_a_run_leaves_everything_that_was_promised(finished):
     assert (finished.path / "report.html").stat().st_size > 1000
 
 
-def test_saved_models_score_what_the_run_said_and_hold_no_glove(finished, data):
+def test_saved_models_score_as_in_the_run_and_hold_no_glove(finished, data):
     for kind, folder in FOLDERS.items():
         path = finished.path / folder
         measured = score_model(path, {"data": data}, progress=Silent())
@@ -70,7 +70,7 @@ def stop_at_(patch, step, phase="gated"):
 
 
 @pytest.mark.parametrize("step", [4, 6])
-def test_a_run_that_is_stopped_ends_where_the_whole_one_ends(
+def test_a_stopped_run_ends_where_an_uninterrupted_one_ends(
     tiny, known_plan, finished, tmp_path, step
 ):
     folder = tmp_path / "run"

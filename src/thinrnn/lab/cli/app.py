@@ -1,5 +1,7 @@
 """All commands. Heavy imports are inside the commands, so that --help is instant."""
 
+import inspect
+import re
 from typing import Annotated
 
 import typer
@@ -48,6 +50,11 @@ def _root(
     """Make recurrent networks thin: learn which neurons they need, remove the others."""
 
 
+def _paragraphs(docstring: str | None) -> str:
+    """Return a docstring with one line per paragraph, so that typer can wrap them."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(docstring or ""))
+
+
 for name, function, example in (
     ("demo", demo, "thinrnn demo"),
     ("train", train, "thinrnn train lm --train a.txt --valid b.txt --set hidden=650,650"),
@@ -63,4 +70,4 @@ for name, function, example in (
     ("data", data, "thinrnn data ptb data/ptb"),
     ("doctor", doctor, "thinrnn doctor"),
 ):
-    app.command(name, epilog=f"Example: {example}")(function)
+    app.command(name, help=_paragraphs(function.__doc__), epilog=f"Example: {example}")(function)

@@ -67,11 +67,11 @@ def _demo(summaries: Summaries) -> list[Verdict]:
     dense, small, _ = (_number(model, "weights") for model in models)
     return [
         Verdict(
-            f"perplexity {ours:.2f}, at most 3 % above the dense model's {theirs:.2f}",
+            f"validation perplexity {ours:.2f}, at most 3 % above the dense model's {theirs:.2f}",
             ours <= 1.03 * theirs,
         ),
         Verdict(
-            f"perplexity {ours:.2f}, no worse than {scratch:.2f} of the same shape from scratch",
+            f"validation perplexity {ours:.2f}, no worse than {scratch:.2f} from scratch",
             ours <= scratch,
         ),
         Verdict(

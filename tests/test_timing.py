@@ -5,7 +5,16 @@ import torch
 from torch import nn
 
 from thinrnn.errors import ExampleError
-from thinrnn.timing import Clock, benchmark, cold_clock, largest_cache, warm_clock
+from thinrnn.timing import (
+    TOO_NOISY,
+    Benchmark,
+    Clock,
+    benchmark,
+    cold_clock,
+    largest_cache,
+    timing_of,
+    warm_clock,
+)
 
 
 def sleeper(seconds):
@@ -65,6 +74,13 @@ def test_examples_may_be_tuples_and_dictionaries():
 
     benchmark({"m": model}, (torch.ones(1),), seconds=0, rounds=1)
     benchmark({"m": model}, {"x": torch.ones(1), "scale": 2}, seconds=0, rounds=1)
+
+
+@pytest.mark.parametrize(("times", "is_noisy"), [([9, 10, 11], False), ([10, 10, 40], True)])
+def test_times_that_vary_too_much_are_not_to_be_compared(times, is_noisy):
+    found = Benchmark({"dense": timing_of([20, 20, 20], 1), "small": timing_of(times, 1)}, 1)
+    assert found.is_noisy == found["small"].is_noisy == is_noisy
+    assert (TOO_NOISY in str(found)) == is_noisy
 
 
 def test_quick_calls_are_repeated_and_slow_ones_are_not():

@@ -16,11 +16,14 @@ from thinrnn.errors import ExampleError
 
 # torch is imported where models are called: the clocks also time programs that do without it.
 
+NOISY = 1.5  # times the 10th percentile: with a 90th above, two medians say little
 SHORTEST = 1e-3  # seconds; quicker calls are timed several at a time
 WARMING = 0.05  # seconds; a few calls are too few: the last cache takes in what was evicted before
 LONG = 2  # times that; what takes longer is not called again to be warm
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 UNKNOWN_CACHE = 64 << 20  # bytes; where the system does not say how large its caches are
+
+TOO_NOISY = "the times are too noisy to compare"
 
 Call = Callable[[], Any]
 
@@ -40,6 +43,16 @@ class Timing:
     low: float
     high: float
     calls: int
+
+    @property
+    def spread(self) -> float:
+        """How many times the 10th percentile the 90th is."""
+        return self.high / self.low if self.low else 1.0
+
+    @property
+    def is_noisy(self) -> bool:
+        """Whether the times vary too much to compare their median with another."""
+        return self.spread > NOISY
 
 
 @dataclass(frozen=True)
@@ -68,6 +81,11 @@ class Benchmark(Mapping[str, Timing]):
         first = next(iter(self.timings.values()))
         return first.median / self.timings[name].median
 
+    @property
+    def is_noisy(self) -> bool:
+        """Whether the times of some model vary too much for its speed-up to mean anything."""
+        return any(timing.is_noisy for timing in self.timings.values())
+
     def __str__(self) -> str:
         width = max(len(name) for name in self.timings)
         lines = [f"{'model':<{width}}  {'median ms':>10}  {'10-90 %':>17}  {'speed-up':>8}"]
@@ -76,6 +94,8 @@ class Benchmark(Mapping[str, Timing]):
             lines.append(
                 f"{name:<{width}}  {t.median:>10.3f}  {spread:>17}  {self.speedup(name):>7.2f}x"
             )
+        if self.is_noisy:
+            lines.append(f"{TOO_NOISY}: time again when the machine is idle")
         return "\n".join(lines)
 
 
@@ -90,7 +110,7 @@ def benchmark(
     """Time models side by side: how long does each take for one call on the example?
 
     The models take turns, so that other work on the machine slows all of them alike. Compare the
-    medians of one benchmark, not those of two.
+    medians of one benchmark, not those of two; not even these where it `is_noisy`.
 
     Args:
         models: What to call, by name. Torch modules are in eval mode meanwhile.
@@ -135,11 +155,12 @@ def benchmark(
         began = time.perf_counter()
         while len(found) < rounds or time.perf_counter() - began < seconds * len(models):
             found.append(clock.round())
-    timings = {name: _timing([one[name] for one in found], clock.repeats[name]) for name in models}
+    timings = {n: timing_of([one[n] for one in found], clock.repeats[n]) for n in models}
     return Benchmark(timings, threads)
 
 
-def _timing(times: list[float], calls: int) -> Timing:
+def timing_of(times: list[float], calls: int) -> Timing:
+    """Return median and spread of times, each the mean of so many calls."""
     ordered = sorted(times)
     last = len(ordered) - 1
     low, high = ordered[round(0.1 * last)], ordered[round(0.9 * last)]

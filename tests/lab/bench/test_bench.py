@@ -7,7 +7,9 @@ import pytest
 
 from thinrnn.lab.bench.compare import compare_folders, headline
 from thinrnn.lab.bench.request import Request
+from thinrnn.lab.bench.table import tables
 from thinrnn.lab.run.progress import Silent
+from thinrnn.timing import TOO_NOISY
 
 
 @pytest.fixture(autouse=True)
@@ -111,6 +113,22 @@ def test_the_headline_compares_within_one_runtime():
     assert headline([case("eager", 9.0), case("onnx", 4.0), case("int8", 3.0)])["speedup"] == 4.0
     assert headline([case("eager", 9.0), case("compiled", 5.0)])["runtime"] == "compiled"
     assert headline([]) is None
+
+
+@pytest.mark.parametrize("is_noisy", [False, True])
+def test_a_comparison_of_noisy_times_is_called_one(is_noisy):
+    times = {"upper": 6.0, "lower": 5.0, "median": 5.0}
+    case = {"runtime": "onnx", "threads": 1, "batch": 10, "steps": 30, "caches": "warm"}
+    case["models"] = {
+        "dense": {**times, "speedup": 1.0, "noisy": False},
+        "small": {**times, "speedup": 4.0, "noisy": is_noisy},
+    }
+    head = headline([case])
+    assert head["noisy"] == is_noisy
+    found = {"headline": head, "untrained": [], "cases": [case], "quality": [], "skipped": []}
+    lines = tables({**found, "memory": []}).splitlines()
+    row = next(line for line in lines if line.startswith("onnx") and "small" in line)
+    assert (TOO_NOISY in lines[0], row.endswith("noisy")) == (is_noisy, is_noisy)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from thinrnn.lab.bench.worker import BenchError, Worker
 from thinrnn.lab.run.environment import command_line, environment
 from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.progress import Progress
-from thinrnn.timing import largest_cache
+from thinrnn.timing import largest_cache, timing_of
 
 RUNTIMES_BY_FAIRNESS = ("onnx", "compiled", "eager", "int8", "best")
 
@@ -196,13 +196,15 @@ class _Session:
 
 
 def _describe(answers: list[Values]) -> Values:
-    """Return median and quartiles of milliseconds per call, for each model."""
+    """Return median and quartiles of milliseconds per call, and if they are noisy, by model."""
     found = {}
     for name, repeats in answers[0]["repeats"].items():
         times = [answer["milliseconds"][name] for answer in answers]
         lower, median, upper = statistics.quantiles(times, n=4, method="inclusive")
         calls = len(times) * repeats
+        noisy = timing_of(times, repeats).is_noisy
         found[name] = {"median": median, "lower": lower, "upper": upper, "calls": calls}
+        found[name]["noisy"] = noisy
     return found
 
 
@@ -236,7 +238,9 @@ def headline(cases: list[Values]) -> Values | None:
     model = next((name for name in others if name.split("/")[-1] == "small"), others[0])
     keys = ("runtime", "threads", "batch", "steps", "caches")
     ratio = case["models"][model]["speedup"]
-    return {**{key: case[key] for key in keys}, "model": model, "over": first, "speedup": ratio}
+    noisy = any(case["models"][name].get("noisy", False) for name in (first, model))
+    found = {"model": model, "over": first, "speedup": ratio, "noisy": noisy}
+    return {**{key: case[key] for key in keys}, **found}
 
 
 def _machine(runtimes: list[str]) -> Values:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from thinrnn.lab.table import table
+from thinrnn.timing import TOO_NOISY
 
 RUNTIME_NAMES = {
     "eager": "PyTorch eager",
@@ -30,6 +31,8 @@ def headline_text(found: dict[str, Any]) -> str:
     runtime = RUNTIME_NAMES[head["runtime"]]
     dense = f"{head['over']}{' (untrained)' if found['untrained'] else ''}"
     ratio = f"{head['speedup']:.2f}x as fast as {dense}"
+    if head["noisy"]:
+        ratio = f"{ratio}, but {TOO_NOISY}: time again when the machine is idle"
     return f"{runtime}, {case_title(head)}: {head['model']} runs {ratio}"
 
 
@@ -60,7 +63,8 @@ def _rows(cases: list[dict[str, Any]]) -> list[list[str]]:
     for case in cases:
         for name, model in case["models"].items():
             row = [case["runtime"], name, f"{model['median']:.3f}"]
-            row += [f"{model['lower']:.3f}-{model['upper']:.3f}", f"{model['speedup']:.2f}x"]
+            speedup = "noisy" if model["noisy"] else f"{model['speedup']:.2f}x"
+            row += [f"{model['lower']:.3f}-{model['upper']:.3f}", speedup]
             for one in others:
                 key = "speedup" if one == case["runtime"] else f"speedup_over_{one}"
                 row.append(f"{model[key]:.2f}x" if key in model else "-")

@@ -143,7 +143,10 @@ def time_models(recipe: Recipe[S, D], settings: S, run: RunFolder, progress: Pro
     )
     for kind, summary in summaries.items():
         summary["milliseconds"] = timing[kind].median
+        summary["milliseconds_spread"] = timing[kind].spread
         if kind in in_onnx:
-            summary["onnx_milliseconds"] = timing[f"{kind} in ONNX Runtime"].median
+            in_runtime = timing[f"{kind} in ONNX Runtime"]
+            summary["onnx_milliseconds"] = in_runtime.median
+            summary["onnx_milliseconds_spread"] = in_runtime.spread
             summary["onnx_difference"] = in_onnx[kind][1]
         run.write_summary(kind, summary)

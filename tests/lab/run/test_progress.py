@@ -1,6 +1,8 @@
 import io
 
-from thinrnn.lab.run.progress import Plain, Shown, time_left
+import pytest
+
+from thinrnn.lab.run.progress import Bar, Plain, Shown, time_left
 
 
 def test_without_a_terminal_lines_are_plain_and_now_and_then():
@@ -19,6 +21,30 @@ def test_a_plain_line_has_the_progress_and_the_time_left():
     plain.began -= 10
     plain.step(60, loss="5.0", kept="10-20")
     assert out.getvalue() == "gated 60/100  loss 5.0  kept 10-20  0:40 left\n"
+
+
+def test_lines_that_come_often_leave_no_room_for_others():
+    out = io.StringIO()
+    plain = Plain(out, every=60)
+    plain.start("gated", 100)
+    plain.printed -= 61
+    plain.line("epoch 1")
+    plain.step(60, loss="5.0")
+    assert out.getvalue() == "epoch 1\n"
+    plain.printed -= 61
+    plain.step(60, loss="5.0")
+    assert "gated 60/100" in out.getvalue()
+
+
+def test_the_bar_knows_the_time_left_although_steps_take_minutes():
+    now = 0.0
+    bar = Bar(io.StringIO())
+    bar.rich.get_time = lambda: now
+    bar.start("dense", 100)
+    for step in (10, 20, 30):
+        now += 100
+        bar.step(step)
+    assert bar.rich.tasks[0].time_remaining == pytest.approx(700)
 
 
 def test_a_terminal_gets_a_bar_with_the_texts_beside_it():

@@ -1,5 +1,6 @@
 """The progress of a run: a bar on a terminal, plain lines elsewhere."""
 
+import math
 import sys
 import time
 from types import TracebackType
@@ -30,9 +31,9 @@ class Silent:
 
 
 class Plain:
-    """One line now and then, for logs and pipes."""
+    """Lines for logs and pipes; after `every` seconds without one, how far it is."""
 
-    def __init__(self, out: TextIO, every: float = 15.0) -> None:
+    def __init__(self, out: TextIO, every: float = 60.0) -> None:
         self.out, self.every = out, every
         self.title, self.total, self.first = "", 0, 0
         self.began = self.printed = time.monotonic()
@@ -45,12 +46,12 @@ class Plain:
         now = time.monotonic()
         if now - self.printed < self.every:
             return
-        self.printed = now
         left = time_left(now - self.began, done - self.first, self.total - done)
         details = "  ".join(f"{key} {value}" for key, value in shown.items())
         self.line(f"{self.title} {done}/{self.total}  {details}  {left} left")
 
     def line(self, text: str) -> None:
+        self.printed = time.monotonic()
         print(text, file=self.out, flush=True)
 
 
@@ -70,18 +71,23 @@ class Bar:
             TimeRemainingColumn(),
             console=Console(file=out),
             transient=True,
+            # Of all updates: by default those of 30 seconds count, in which there may be none.
+            speed_estimate_period=math.inf,
         )
         self.task: Any = None
+        self.details = ""
 
     def start(self, title: str, total: int, done: int = 0) -> None:
         if self.task is not None:
             self.rich.remove_task(self.task)
+        self.details = ""
         self.task = self.rich.add_task(title, total=total, completed=done, shown="")
         self.rich.start()
 
     def step(self, done: int, **shown: str) -> None:
-        details = "  ".join(f"{key} {value}" for key, value in shown.items())
-        self.rich.update(self.task, completed=done, shown=details)
+        if shown:
+            self.details = "  ".join(f"{key} {value}" for key, value in shown.items())
+        self.rich.update(self.task, completed=done, shown=self.details)
 
     def line(self, text: str) -> None:
         self.rich.console.print(text, markup=False, highlight=False, soft_wrap=True)

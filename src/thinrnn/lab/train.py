@@ -33,8 +33,9 @@ from thinrnn.lab.run.files import remove_folder, write_atomic, write_json
 from thinrnn.lab.run.folder import KIND_OF
 from thinrnn.lab.run.metrics import MetricsFile
 from thinrnn.lab.run.monitor import Monitor
-from thinrnn.lab.run.progress import Progress
+from thinrnn.lab.run.progress import Progress, time_left
 from thinrnn.lab.run.stop import StopRequest
+from thinrnn.lab.verdicts import has_learned_nothing
 
 FORMAT = 2  # of the checkpoints; a run that was begun with another one cannot go on
 SCRATCH = "scratch"  # folder of a run for what only its training needs
@@ -162,7 +163,9 @@ class Trainer(Generic[S, D]):
         self.monitor, self.progress = monitor, progress
         self.seconds_before = 0.0
         self.began = self.saved = time.monotonic()
+        self.first = 0  # step at which this process began
         self.is_saved = False  # nothing has happened since the last checkpoint
+        self.has_warned = False  # that the model is not learning
 
     def train(self, stop: StopRequest) -> None:
         """Train until the phase is over."""
@@ -177,6 +180,8 @@ class Trainer(Generic[S, D]):
                 self.is_saved = False
                 if p.step % every == 0:
                     self.log()
+                elif p.device.type == "cpu":  # a GPU's steps are only queued here, not done
+                    self.progress.step(p.step)
                 if self.is_due():
                     self.save()
                 if stop.requested:
@@ -218,12 +223,25 @@ class Trainer(Generic[S, D]):
         shown += [f"kept {'-'.join(map(str, gates['kept'].values()))}"] if gates["kept"] else []
         self.progress.line(
             f"{p.name:<8} epoch {p.epoch + 1:>3}/{p.epochs}  train loss {train_loss:.3f}  "
-            + "  ".join(shown)
+            + "  ".join([*shown, f"{self.time_left()} left"])
         )
         p.begin_epoch()
+        self.say_if_not_learning({metric.name: metric.value for metric in metrics})
         if p.stopped:
             self.progress.line(f"{p.name}: stopped early after {p.bad_epochs} epochs, none better")
         self.is_saved = False
+
+    def say_if_not_learning(self, metrics: dict[str, float]) -> None:
+        """Say once in a phase that the model is no better than the unigram model, what to try."""
+        if self.has_warned or not has_learned_nothing(self.run.config, metrics):
+            return
+        self.has_warned = True
+        unigram = self.run.config["text"]["unigram_perplexity"]
+        tries = " or ".join(f"--set {change}" for change in self.phase.settings.remedies)
+        self.progress.line(
+            f"{self.phase.name} is not learning yet: the unigram model has a perplexity of "
+            f"{unigram:.2f}. If this lasts, try a new run with {tries}."
+        )
 
     def log(self) -> None:
         """Write down mean loss and penalty since the last log; waits for the device."""
@@ -251,6 +269,11 @@ class Trainer(Generic[S, D]):
     def seconds(self) -> float:
         """Seconds spent on this phase, in earlier processes too."""
         return self.seconds_before + time.monotonic() - self.began
+
+    def time_left(self) -> str:
+        """Return how long the rest of this phase takes, at its mean speed in this process."""
+        p = self.phase
+        return time_left(time.monotonic() - self.began, p.step - self.first, p.steps - p.step)
 
     def is_due(self) -> bool:
         """Whether it is time for a checkpoint."""
@@ -280,7 +303,7 @@ class Trainer(Generic[S, D]):
             return
         p.restore_(saved["training"])
         self.metrics.cut(saved["metrics"])
-        self.seconds_before = saved["seconds"]
+        self.seconds_before, self.first = saved["seconds"], p.step
         self.is_saved = True
         self.progress.line(f"going on with {p.name} at epoch {p.epochs_done:.2f}, step {p.step}")
 

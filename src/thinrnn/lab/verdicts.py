@@ -10,6 +10,9 @@ from typing import Any
 
 Summaries = Mapping[str, Mapping[str, Any]]
 
+LEARNED_NOTHING = 0.9  # of the unigram model's perplexity: what is above has hardly learned
+FAR = 2.0  # times the dense model's perplexity
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -28,11 +31,44 @@ def verdicts(config: Mapping[str, Any], summaries: Summaries) -> list[Verdict]:
 
     Returns:
         A failed verdict for each model whose perplexity is not a number; for the demo its own
-        three verdicts; for other runs one verdict for each size target.
+        three verdicts; for other runs one verdict for each size target. A control that failed to
+        learn is a failed verdict too.
     """
+    found = _finite(config, summaries)
+    failure = control_failure(config, summaries)
+    if failure:
+        found.append(Verdict(failure, False))
     if config.get("preset") == "demo":
-        return _finite(config, summaries) + _demo(summaries)
-    return _finite(config, summaries) + _size(config.get("settings") or {}, summaries)
+        return found + _demo(summaries, control_failed=bool(failure))
+    return found + _size(config.get("settings") or {}, summaries)
+
+
+def control_failure(config: Mapping[str, Any], summaries: Summaries) -> str:
+    """Return why the control is no fair comparison, or an empty text.
+
+    It failed if it is hardly better than the unigram model, or if its perplexity is more than twice
+    the dense model's although the small model of the same shape is closer.
+    """
+    key = "valid_perplexity"
+    control = _number(summaries.get("control", {}), key)
+    small, dense = (_number(summaries.get(kind, {}), key) for kind in ("small", "dense"))
+    unigram = _unigram(config)
+    if has_learned_nothing(config, summaries.get("control", {})):
+        return f"control failed: perplexity {control:.2f}, the unigram model has {unigram:.2f}"
+    kind, other = ("small", small) if math.isnan(dense) else ("dense", dense)
+    if control > FAR * other and not small > FAR * other:
+        return f"control failed: perplexity {control:.2f}, the {kind} model has {other:.2f}"
+    return ""
+
+
+def has_learned_nothing(config: Mapping[str, Any], measured: Mapping[str, Any]) -> bool:
+    """Return whether a model is hardly better than the unigram model, where there is one."""
+    return _number(measured, "valid_perplexity") > LEARNED_NOTHING * _unigram(config)
+
+
+def _unigram(config: Mapping[str, Any]) -> float:
+    text = config.get("text")
+    return _number(text if isinstance(text, Mapping) else {}, "unigram_perplexity")
 
 
 def _finite(config: Mapping[str, Any], summaries: Summaries) -> list[Verdict]:
@@ -59,7 +95,7 @@ def _size(settings: Mapping[str, Any], summaries: Summaries) -> list[Verdict]:
     return found
 
 
-def _demo(summaries: Summaries) -> list[Verdict]:
+def _demo(summaries: Summaries, *, control_failed: bool) -> list[Verdict]:
     if len(summaries) < 3:
         return [Verdict("a dense model, a small one and a control to compare", False)]
     models = [summaries[kind] for kind in ("dense", "small", "control")]
@@ -72,7 +108,7 @@ def _demo(summaries: Summaries) -> list[Verdict]:
         ),
         Verdict(
             f"validation perplexity {ours:.2f}, no worse than {scratch:.2f} from scratch",
-            ours <= scratch,
+            ours <= scratch and not control_failed,
         ),
         Verdict(
             f"{small:,.0f} weights, under a third of {dense:,.0f}",

@@ -119,6 +119,24 @@ def test_a_finished_run_shows_every_part_in_order(make_run: MakeRun) -> None:
     assert 'http-equiv="refresh"' not in page.source
 
 
+def test_a_control_that_did_not_learn_is_not_compared_with(make_run: MakeRun) -> None:
+    control = {"valid_perplexity": 700.0, "test_perplexity": 690.0}
+    settings = {"preset": "lm", "text": {"unigram_perplexity": 680.0}}
+    folders = [make_run("a", summaries={"control": control}, config=settings), make_run("b")]
+    page = Page(write_report(folders[:1]))
+    assert page.cards()["Test perplexity"] == ("81.93", "dense 81.11, control failed 690.00")
+    assert page.verdicts() == ["failed"] and "control failed: perplexity 700.00" in page.text
+    both = Page(write_report(folders))
+    names = [cells[0] for cells in both.tables["All models"]]
+    assert "a, control failed" in names and "b, control" in names
+
+
+def test_noisy_times_are_not_compared(make_run: MakeRun) -> None:
+    page = Page(write_report([make_run("a", summaries={"small": {"milliseconds_spread": 3.0}})]))
+    assert page.cards()["Speed-up, PyTorch"][0] == "too noisy"
+    assert page.row("speed-up, PyTorch")[:2] == ["1.00×", "too noisy"]
+
+
 def test_matrices_that_keep_their_shape_are_left_out(make_run: MakeRun) -> None:
     folder = make_run()
     pattern = json.loads((folder / "pattern.json").read_text())

@@ -85,7 +85,9 @@ def finish(run: RunFolder, *, as_json: bool) -> int:
         "promises": [{"text": v.text, "holds": v.holds} for v in found],
         "kept": kept,
     }
-    text = "\n\n".join(part for part in (run_table(summaries), verdict_lines(found)) if part)
+    text = "\n\n".join(
+        part for part in (run_table(run.config, summaries), verdict_lines(found)) if part
+    )
     use = "ask" if run.config["recipe"] == "squad" else "generate"
     after = command(use, run.path)
     if "small" not in summaries:

@@ -3,15 +3,17 @@
 from typing import Any
 
 from thinrnn.lab.table import table
-from thinrnn.lab.verdicts import Verdict
+from thinrnn.lab.verdicts import Verdict, control_failure
+from thinrnn.timing import NOISY
 
 Summaries = dict[str, dict[str, Any]]
 
 
-def run_table(summaries: Summaries) -> str:
-    """Return the models of a run side by side."""
+def run_table(config: dict[str, Any], summaries: Summaries) -> str:
+    """Return the models of a run side by side; a control that did not learn has failed."""
     kinds = list(summaries)
-    rows = [["", *kinds]]
+    failed = {"control": "control failed"} if control_failure(config, summaries) else {}
+    rows = [["", *(failed.get(kind, kind) for kind in kinds)]]
 
     def add(label: str, shown: Any) -> None:
         cells = [shown(summaries[kind]) for kind in kinds]
@@ -42,7 +44,8 @@ def _number(value: float | None, form: str) -> str:
 def _ratio(dense: dict[str, Any] | None, other: dict[str, Any], time: str) -> str:
     if dense is None or not dense.get(time) or not other.get(time):
         return ""
-    return f"{dense[time] / other[time]:.2f}x"
+    spread = max(one.get(f"{time}_spread") or 1.0 for one in (dense, other))
+    return "too noisy" if spread > NOISY else f"{dense[time] / other[time]:.2f}x"
 
 
 def verdict_lines(verdicts: list[Verdict]) -> str:

@@ -167,6 +167,11 @@ class TrainingSettings(BaseModel):
         return False
 
     @property
+    def remedies(self) -> list[str]:
+        """What to set in a new run where the model does not learn."""
+        return [f"lr={self.lr / 2:g}"]
+
+    @property
     def average_decay(self) -> float | None:
         """Decay of the moving average of the weights, None where no such average is kept."""
         return None

@@ -8,7 +8,7 @@ from thinrnn.lab.report.charts import MARKS, Point, scatter_chart
 from thinrnn.lab.report.curves import run_colour
 from thinrnn.lab.report.parts import Chart, Key, Table
 from thinrnn.lab.report.read import KINDS, Measure, Run, Summary, common_metric
-from thinrnn.lab.report.result import RUNTIMES, time_key
+from thinrnn.lab.report.result import RUNTIMES, control_failed, model_name, speedup, time_key
 
 
 def all_models(runs: Sequence[Run]) -> list[Table]:
@@ -25,11 +25,11 @@ def all_models(runs: Sequence[Run]) -> list[Table]:
             base = dense or Summary({}, {})
             rows.append(
                 [
-                    f"{run.name}, {kind}",
+                    f"{run.name}, {model_name(run, kind)}",
                     numbers.short(model["weights"]),
                     numbers.score(model[metric.key]) if metric else "",
                     numbers.milliseconds(model[time]),
-                    numbers.times(numbers.ratio(base[time], model[time])),
+                    speedup(base, model, time),
                 ]
             )
     return [Table("All models", head, rows, stacks=True)] if rows else []
@@ -70,10 +70,10 @@ def _tradeoff(
     links = [
         (points[i, "small"], points[i, "control"])
         for i in range(len(runs))
-        if (i, "small") in points and (i, "control") in points
+        if (i, "small") in points and (i, "control") in points and not control_failed(runs[i])
     ]
     rows = [
-        [f"{runs[i].name}, {kind}", write(point.x), numbers.score(point.y)]
+        [f"{runs[i].name}, {model_name(runs[i], kind)}", write(point.x), numbers.score(point.y)]
         for (i, kind), point in points.items()
     ]
     shown = ", ".join(" ".join(row) for row in rows)

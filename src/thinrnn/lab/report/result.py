@@ -7,6 +7,8 @@ from thinrnn.lab.command import command
 from thinrnn.lab.report import numbers
 from thinrnn.lab.report.parts import Card, Table
 from thinrnn.lab.report.read import KINDS, Run, Summary, common_metric
+from thinrnn.lab.verdicts import control_failure
+from thinrnn.timing import NOISY
 
 MOST_GROUPS = 12
 RUNTIMES = {"onnx_milliseconds": "ONNX Runtime", "milliseconds": "PyTorch"}
@@ -55,22 +57,40 @@ def cards(run: Run) -> list[Card]:
     if metric:
         title = metric.name[0].upper() + metric.name[1:]
         others = [
-            f"{kind} {numbers.score(run.summaries[kind][metric.key])}"
+            f"{model_name(run, kind)} {numbers.score(run.summaries[kind][metric.key])}"
             for kind in ("dense", "control")
             if kind in run.summaries
         ]
         found.append(Card(title, numbers.score(small[metric.key]), ", ".join(others)))
     if dense is not None:
         key = time_key([run])
-        gain = numbers.ratio(dense[key], small[key])
-        if math.isfinite(gain):
+        if math.isfinite(numbers.ratio(dense[key], small[key])):
             times = f"{numbers.milliseconds(dense[key])} → {numbers.milliseconds(small[key])}"
             note = f"{times}, {conditions(small)}" if conditions(small) else times
-            found.append(Card(f"Speed-up, {RUNTIMES[key]}", numbers.times(gain), note))
+            found.append(Card(f"Speed-up, {RUNTIMES[key]}", speedup(dense, small, key), note))
     if math.isfinite(small["difference"]):
         note = "largest change of an output, gated against small model"
         found.append(Card("Verified difference", numbers.power(small["difference"]), note))
     return found
+
+
+def control_failed(run: Run) -> bool:
+    """Returns whether the control did not learn, so that nothing may be compared with it."""
+    numbers_of = {kind: summary.numbers for kind, summary in run.summaries.items()}
+    return bool(control_failure(run.config, numbers_of))
+
+
+def model_name(run: Run, kind: str) -> str:
+    """Returns the name of a model in tables."""
+    return "control failed" if kind == "control" and control_failed(run) else kind
+
+
+def speedup(dense: Summary, model: Summary, key: str) -> str:
+    """Returns how many times faster a model is, or that its times say nothing."""
+    spread = f"{key}_spread"
+    if any(one[spread] > NOISY for one in (dense, model)):
+        return "too noisy"
+    return numbers.times(numbers.ratio(dense[key], model[key]))
 
 
 def time_key(runs: Sequence[Run]) -> str:
@@ -122,10 +142,16 @@ def result_tables(run: Run) -> list[Table]:
         label = f"time per call, {name}"
         rows.append(_row(models, label, values, numbers.milliseconds, numbers.percent))
     if _compares(models):
-        for name, values in times.items():
-            gains = [numbers.ratio(values[0], value) for value in values]
-            rows.append(_row(models, f"speed-up, {name}", gains, numbers.times, lambda _: ""))
-    head = ["", *models, *(["small / dense"] if _compares(models) else [])]
+        for key, name in RUNTIMES.items():
+            values = times[name]
+            gains = [speedup(models["dense"], model, key) for model in models.values()]
+            if not all(map(math.isnan, values)):
+                rows.append([f"speed-up, {name}", *gains, ""])
+    head = [
+        "",
+        *(model_name(run, kind) for kind in models),
+        *(["small / dense"] if _compares(models) else []),
+    ]
     strong = head.index("small") if _compares(models) else None
     caption = "Dense, small and control model"
     tables = [Table(caption, head, [row for row in rows if row], strong, stacks=True)]

@@ -1,12 +1,14 @@
 import itertools
+import math
 
 import pytest
 import torch
 
 from thinrnn.lab.recipes.language_model import data
-from thinrnn.lab.recipes.language_model.corpus import encode_text, load_text
+from thinrnn.lab.recipes.language_model.corpus import Text, encode_text, load_text
 from thinrnn.lab.recipes.language_model.data import (
     Splitting,
+    Vocabulary,
     make_vocabulary,
     read_pieces,
     scoring_streams,
@@ -21,6 +23,14 @@ from thinrnn.lab.run import InputError
 
 def tokens(text, **splitting):
     return list(split_tokens([text], Splitting(**splitting)))
+
+
+def test_the_unigram_model_counts_each_token_of_training_and_one_more():
+    splitting = Splitting()
+    vocabulary = Vocabulary(("<eos>", "<unk>", "a", "b"), splitting)
+    text = Text(vocabulary, torch.tensor([2, 2, 2, 3, 0]), torch.tensor([2, 3, 1]), None)
+    probabilities = [4 / 9, 2 / 9, 1 / 9]
+    assert text.unigram_perplexity() == pytest.approx(math.prod(probabilities) ** (-1 / 3))
 
 
 def test_words_end_with_eos_at_each_line():

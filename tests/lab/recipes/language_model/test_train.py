@@ -103,6 +103,32 @@ def test_early_stopping_ends_a_phase_and_keeps_the_best_epoch(tiny, tmp_path):
     assert summary["valid_perplexity"] == pytest.approx(min(losses))
 
 
+class Lines(Silent):
+    """Progress that keeps its lines."""
+
+    def __init__(self):
+        self.lines = []
+
+    def line(self, text):
+        self.lines.append(text)
+
+
+@pytest.mark.parametrize("lr", [1e-9, 0.01])
+def test_a_model_that_does_not_learn_is_named_once_with_what_to_try(tiny, tmp_path, lr):
+    progress = Lines()
+    settings = tiny(lr=lr, phases=("dense",), dropout=0.0, epochs=8)
+    finished = train.start(RECIPE, settings, tmp_path / "run", preset=None, progress=progress)
+    warned = [line for line in progress.lines if "is not learning" in line]
+    unigram = finished.config["text"]["unigram_perplexity"]
+    if lr == 1e-9:
+        assert len(warned) == 1 and "--set lr=5e-10" in warned[0]
+        assert f"{unigram:.2f}" in warned[0]
+    else:
+        assert finished.summary("dense")["valid_perplexity"] < unigram
+    epochs = [line for line in progress.lines if " epoch " in line]
+    assert len(epochs) == 8 and all(line.endswith(" left") for line in epochs)
+
+
 def test_a_loss_that_is_not_a_number_stops_the_run_and_a_lower_rate_saves_it(tiny, tmp_path):
     folder = tmp_path / "run"
     settings = tiny(phases=("dense",), optimizer="sgd", lr=1e38, clip=0.0, checkpoint_steps=0)

@@ -21,6 +21,7 @@ from thinrnn.lab.recipes.language_model.data import (
     read_pieces,
     split_tokens,
 )
+from thinrnn.lab.recipes.language_model.evaluate import perplexity
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.run.errors import InputError
 
@@ -44,6 +45,7 @@ class Text:
             "valid_tokens": len(self.valid),
             "test_tokens": None if self.test is None else len(self.test),
             "vocabulary": len(self.vocabulary),
+            "unigram_perplexity": self.unigram_perplexity(),
             "sha256": self.fingerprint(),
         }
 
@@ -51,6 +53,15 @@ class Text:
         """Return some tokens of the validation text (T, 2)."""
         steps = min(35, len(self.valid) // 2)
         return self.valid[: 2 * steps].view(2, steps).t().long()
+
+    def unigram_perplexity(self) -> float:
+        """Return the perplexity of the validation text by the token counts of training, plus one.
+
+        A model above this has learned nothing from the order of the tokens.
+        """
+        counts = torch.bincount(self.train, minlength=len(self.vocabulary)).double() + 1
+        surprise = -(counts / counts.sum()).log()
+        return perplexity(surprise[self.valid].mean().item())
 
     def fingerprint(self) -> str:
         """Return a checksum of the vocabulary and every token."""

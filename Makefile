@@ -6,10 +6,10 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format clean
+.PHONY: help setup demo test test-all lint docs format clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## create .venv and install the pinned packages
 
@@ -26,13 +26,21 @@ $(READY): pyproject.toml constraints.txt src/thinrnn/__init__.py
 demo: $(READY) ## prune a small language model on real text
 	@$(BIN)/thinrnn demo
 
-test: lint ## check style and types, then run all tests
+test: lint ## check style, imports and types, then run the core tests
+	@$(BIN)/python -m pytest -q -rs -n 2 -m 'not extended'
+
+test-all: lint ## the same with benchmarks, kills, examples and browsers
 	@$(BIN)/python -m pytest -q -rs -n 2
 
-lint: $(READY) ## check style and types
+docs: $(READY) ## build the documentation into build/site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "wrote build/site; look at it with '$(BIN)/python -m http.server --directory build/site'"
+
+lint: $(READY) ## check style, imports and types
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
-	@$(BIN)/mypy src
+	@$(BIN)/lint-imports --no-logo > $(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
+	@$(BIN)/mypy src tools
 
 format: $(READY) ## fix what ruff can fix
 	@$(BIN)/ruff check --fix

@@ -293,7 +293,7 @@ class Trainer(Generic[S, D]):
         self.is_saved = True
 
     def resume(self) -> None:
-        """Go back to the last whole checkpoint, if there is one, and say so."""
+        """Go back to the last whole checkpoint, if there is one."""
         p = self.phase
         saved, notes = self.run.checkpoints.latest(p.name)
         for note in notes:
@@ -308,7 +308,7 @@ class Trainer(Generic[S, D]):
         self.progress.line(f"going on with {p.name} at epoch {p.epochs_done:.2f}, step {p.step}")
 
     def diverged(self) -> None:
-        """Say which checkpoint is left, and which settings may help."""
+        """Raise an error with the checkpoint that is left and settings that may help."""
         p, s = self.phase, self.phase.settings
         there = self.run.checkpoints.of(p.name)
         kept = f"the last good checkpoint, {there[-1]}, is kept" if there else "no checkpoint yet"
@@ -326,7 +326,7 @@ class Trainer(Generic[S, D]):
 
 
 def choose_device(settings: TrainingSettings) -> torch.device:
-    """Return where to train, or say that it is not there."""
+    """Return where to train; refuse a GPU that is not there."""
     if settings.device == "cuda" and not torch.cuda.is_available():
         raise InputError("device is 'cuda', but torch finds no GPU here: use --set device=cpu.")
     if settings.device == "cpu" or not torch.cuda.is_available():
@@ -337,7 +337,7 @@ def choose_device(settings: TrainingSettings) -> torch.device:
 
 @contextlib.contextmanager
 def report_if_stopped(run: RunFolder) -> Iterator[None]:
-    """Let the report say that the run was stopped, if that happens inside `with`."""
+    """Write the report if the run is stopped inside `with`."""
     try:
         yield
     except InterruptedRunError:

@@ -15,7 +15,7 @@ from matplotlib.image import imread
 
 from thinrnn.lab.report.charts import COLOURS, Line, Point, line_chart, scatter_chart, thin
 from thinrnn.lab.report.pictures import gate_picture, kept_shares, matrix_picture, png
-from thinrnn.lab.report.read import Matrix
+from thinrnn.lab.report.read import WeightMatrix
 
 NASTY = "<b>&\"'$x^2$"
 
@@ -94,7 +94,7 @@ def test_neurons_that_stay_open_are_above() -> None:
 
 
 def test_a_matrix_is_inked_where_it_is_kept() -> None:
-    matrix = Matrix("m", 3, 2, np.array([0, 2]), np.array([1]))
+    matrix = WeightMatrix("m", 3, 2, np.array([0, 2]), np.array([1]))
     drawn = matrix_picture(matrix)
     assert pixels(drawn.source)[..., 3].tolist() == [[0, 1], [0, 0], [0, 1]]
     assert drawn.small_width == pytest.approx(drawn.width / 2)

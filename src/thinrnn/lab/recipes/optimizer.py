@@ -1,6 +1,6 @@
 """SGD, Adam or Adadelta for the weights, Adam or the same for the gates, averages: in one.
 
-Kept by hand: torch's optimizers have one rule for all their groups, and `shrink_` slices the state
+By hand: torch's optimizers have one rule for all their groups, and `shrink_` slices the state
 of one optimizer. Averages are part of that state, so they are cut too, which an `AveragedModel` is
 not. Lists of tensors and a learning rate that is a tensor, because a CUDA graph replays the same
 kernels on the same addresses.

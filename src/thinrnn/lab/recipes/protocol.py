@@ -1,4 +1,4 @@
-"""What an experiment tells the driver, `lab/train.py`: its data, its model, a step, its quality.
+"""What the driver, `lab/train.py`, needs of an experiment: data, model, step, evaluation.
 
 A recipe is an object without state. `S` are its settings, `D` its data.
 """
@@ -66,7 +66,7 @@ class Recipe(Protocol[S, D]):
 
     # Data
     def load_data(self, settings: S, progress: Progress) -> D:
-        """Return the data that the settings name, or say what is missing."""
+        """Return the data that the settings name."""
 
     def check(self, settings: S, data: D, phases: Sequence[str]) -> None:
         """Refuse, before a run begins, models that do not fit the data."""

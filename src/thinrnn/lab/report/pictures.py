@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.image import imsave
 
-from thinrnn.lab.report.read import Matrix
+from thinrnn.lab.report.read import WeightMatrix
 
 INK = (0x2B, 0x7B, 0xC2)  # as --hot in style.css
 SIDE = 136.0  # longest side of a drawn matrix in CSS pixels: two fit side by side on a phone
@@ -52,7 +52,7 @@ def gate_picture(values: Sequence[np.ndarray]) -> str:
     return png(picture[order])
 
 
-def matrix_picture(matrix: Matrix) -> MatrixPicture:
+def matrix_picture(matrix: WeightMatrix) -> MatrixPicture:
     """Returns a matrix whose kept entries are inked."""
     longest = max(matrix.rows, matrix.columns)
     width = max(matrix.columns, longest / SLIMMEST) * SIDE / longest

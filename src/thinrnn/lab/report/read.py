@@ -81,7 +81,7 @@ class Summary(Measured):
 
 
 @dataclass(frozen=True)
-class Matrix:
+class WeightMatrix:
     """One weight matrix: its original shape and the indices that are left."""
 
     name: str
@@ -105,7 +105,7 @@ class Run:
     config: Mapping[str, Any]
     epochs: tuple[Epoch, ...]
     summaries: Mapping[str, Summary]
-    matrices: tuple[Matrix, ...]
+    matrices: tuple[WeightMatrix, ...]
     is_running: bool
 
     @property
@@ -261,11 +261,11 @@ def _with_common_names(summaries: Mapping[str, Summary]) -> dict[str, Summary]:
     }
 
 
-def _matrix(item: Mapping[str, Any]) -> Matrix:
+def _matrix(item: Mapping[str, Any]) -> WeightMatrix:
     rows, columns = int(item["rows"]), int(item["columns"])
     if rows < 1 or columns < 1:
         raise ValueError(f"matrix {item['name']!r} has no entries")
-    return Matrix(
+    return WeightMatrix(
         name=str(item["name"]),
         rows=rows,
         columns=columns,

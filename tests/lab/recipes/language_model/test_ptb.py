@@ -83,6 +83,7 @@ def test_plain_sgd_is_the_papers():
     assert rates == pytest.approx([35, 35, 35 / 1.15, 35 / 1.15**2])
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     "name",
     ["dense-sgd", "iss", "paper", "ablation-3", "gru", "rnn", "teacher", "thin", "thin-scratch"],

@@ -80,6 +80,7 @@ def test_the_control_differs_in_its_width_alone():
     assert ptb_rhn.parameters(ptb_rhn.scratch().embedding) <= ptb_rhn.plain().target_params
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_trains_to_the_end(name, tiny, tmp_path):
     """The same settings with other sizes and texts."""

@@ -13,6 +13,7 @@ import torch
 
 from thinrnn.lab import train
 from thinrnn.lab.recipes.language_model.recipe import RECIPE
+from thinrnn.lab.run import InputError
 from thinrnn.lab.run.metrics import read_metrics
 from thinrnn.lab.run.progress import Plain, Silent
 
@@ -68,6 +69,7 @@ def wait_for_training(child, folder, more):
         time.sleep(0.001)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("optimizer", ["adam", "nt-asgd"])
 def test_killed_at_random_moments_it_ends_in_the_same_weights(tiny, tmp_path, optimizer):
     lr = 0.01 if optimizer == "adam" else 1.0
@@ -154,6 +156,21 @@ def test_finished_phases_are_not_trained_again(tiny, tmp_path, monkeypatch):
     monkeypatch.undo()
     train.resume(finished.path, [], progress=Silent())
     assert result(finished.path) == before
+
+
+def test_an_unfinished_run_of_another_version_is_refused_and_a_finished_one_is_not(tiny, tmp_path):
+    finished = train.start(
+        RECIPE, tiny(phases=("dense",)), tmp_path / "run", preset=None, progress=Silent()
+    )
+    config = finished.path / "config.json"
+    old = json.loads(config.read_text())
+    del old["format"], old["metrics"]
+    old["settings"].pop("lasso_zero")  # newer than the run
+    config.write_text(json.dumps(old))
+    train.resume(finished.path, [], progress=Silent())
+    (finished.path / "dense.json").unlink()
+    with pytest.raises(InputError, match=f"{finished.path} was begun by another version"):
+        train.resume(finished.path, [], progress=Silent())
 
 
 def stop_after(monkeypatch, steps):

@@ -159,7 +159,7 @@ def texts_in(folder: Path, name: str = "") -> dict[str, str]:
     """Return the train, valid and test settings for a folder.
 
     With the name of a corpus its files must be there as they were published; without, the files
-    are found by what their names say, and a test text may be missing.
+    are found by their names, and a test text may be missing.
     """
     if not name:
         found = find_texts(folder, ("train", "valid", "test"), needed=("train", "valid"))
@@ -187,7 +187,7 @@ def corpus_of(fingerprint: str) -> Corpus | None:
 def find_texts(
     folder: Path, parts: Iterable[str] = ("valid", "test"), *, needed: tuple[str, ...] = ()
 ) -> dict[str, Path]:
-    """Return the texts of a folder by what their names say: *train*.txt, *valid*.txt, *test*.txt.
+    """Return the texts of a folder by their names: *train*.txt, *valid*.txt, *test*.txt.
 
     At least one has to be there, and all that are `needed`.
     """

@@ -7,7 +7,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy
@@ -55,6 +55,7 @@ class Vocabulary:
 
     tokens: tuple[str, ...]
     splitting: Splitting
+    numbers: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "numbers", {t: i for i, t in enumerate(self.tokens)})
@@ -64,17 +65,17 @@ class Vocabulary:
 
     def number(self, token: str) -> int:
         """Return the number of a token; one that is not known is <unk>."""
-        return self.numbers.get(token, self.numbers[UNK])  # type: ignore[attr-defined]
+        return self.numbers.get(token, self.numbers[UNK])
 
     def encode(self, tokens: Iterable[str]) -> Tensor:
         """Return the numbers of tokens, int32."""
-        numbers, unknown = self.numbers, self.number(UNK)  # type: ignore[attr-defined]
+        numbers, unknown = self.numbers, self.number(UNK)
         found = array("i", (numbers.get(token, unknown) for token in tokens))
         return torch.from_numpy(numpy.frombuffer(found, dtype=numpy.int32).copy())
 
 
 def read_pieces(path: str | Path) -> Iterator[str]:
-    """Yield the text of a UTF-8 file in pieces, or say in one line why that cannot be."""
+    """Yield the text of a UTF-8 file in pieces."""
     empty = True
     try:
         with open(path, encoding="utf-8-sig") as file:

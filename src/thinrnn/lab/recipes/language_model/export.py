@@ -29,7 +29,7 @@ def export_model(
 ) -> Export:
     """Write the model of a folder as ONNX and vocabulary.json beside it; return what was checked.
 
-    The outputs are logits; the file knows the hash of its vocabulary, and what `metadata` says.
+    The outputs are logits; the file holds the hash of its vocabulary and the `metadata`.
     """
     loaded = load_model(folder)
     words = describe(loaded.vocabulary)
@@ -57,7 +57,7 @@ def onnx_calls(
     """Return the dense and the small model in ONNX Runtime, each with how far it is from PyTorch.
 
     The small one stays in its folder as model.onnx. Nothing is returned where the extra `onnx` is
-    not installed or a model cannot be exported, which is said.
+    not installed or a model cannot be exported; a line of progress gives the reason.
     """
     calls: dict[str, tuple[Callable[[Tensor], Any], float]] = {}
     if not settings.bench_seconds:

@@ -140,7 +140,8 @@ class LanguageModel(nn.Module):
     def vectors(self, tokens: Tensor) -> Tensor:
         """Return e(w) of each token."""
         if self.frequent == self.words:
-            return self.embedding(tokens)
+            plain: Tensor = self.embedding(tokens)
+            return plain
         if torch.onnx.is_in_onnx_export():  # runtimes compute it once, when they load a file
             rare = self.rare.weight @ self.widen.weight.t()
             return F.embedding(tokens, torch.cat([self.embedding.weight, rare]))
@@ -152,7 +153,8 @@ class LanguageModel(nn.Module):
     def logits(self, h: Tensor) -> Tensor:
         """Return how much each word is expected."""
         if self.frequent == self.words:
-            return self.decoder(h)
+            plain: Tensor = self.decoder(h)
+            return plain
         narrow = F.linear(h, self.widen.weight.t())
         return torch.cat([self.decoder(h), self.rare_decoder(narrow)], -1)
 

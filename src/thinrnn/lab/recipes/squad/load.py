@@ -105,7 +105,7 @@ def score_model(
     data = files.get("data")
     if data is None:
         if config is None:
-            raise InputError(f"{folder} does not say on which data: give --data DIR.")
+            raise InputError(f"there is no data to measure {folder} on: give --data DIR.")
         data = Path(config["settings"]["data"])
     found = find_files(data, train=False, size=vector_size(folder))
     vocabulary, types = read_vocabulary(folder), Types()

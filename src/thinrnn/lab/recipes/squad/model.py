@@ -64,7 +64,7 @@ def reading_order(mask: Tensor) -> Tensor:
 def turned(x: Tensor, order: Tensor) -> Tensor:
     """Return sequences (T, B, N) in another order of rows."""
     if x.requires_grad and torch.is_grad_enabled():
-        found: Tensor = _Turn.apply(x, order)
+        found: Tensor = _Turn.apply(x, order)  # type: ignore[no-untyped-call]
         return found
     return x.flatten(0, 1).index_select(0, order).view_as(x)
 
@@ -243,7 +243,8 @@ class BiDAF(nn.Module):
         """Return (T, B, D + filters) from the vectors (B, T, D) and characters (B, T, L)."""
         vectors, characters = vectors.transpose(0, 1), characters.transpose(0, 1)
         spelled = self.spell(characters.flatten(0, 1)).view(*vectors.shape[:2], -1)
-        return self.highway(torch.cat([spelled, vectors.to(spelled.dtype)], -1))
+        words: Tensor = self.highway(torch.cat([spelled, vectors.to(spelled.dtype)], -1))
+        return words
 
     def spell(self, characters: Tensor) -> Tensor:
         """Return (N, filters), what the character CNN makes of words (N, L)."""

@@ -97,7 +97,7 @@ def prepare(
     cache: Path | None = None,
     progress: Progress,
 ) -> Prepared:
-    """Return a folder's data, from the cache if it was prepared before, and say what it is."""
+    """Return the data of a folder, from the cache if it was prepared before, and describe it."""
     files = find_files(folder)
     key = _key(files, more_than, characters_more_than)
     path = (cache or default_cache()) / f"squad-{key[:16]}.safetensors"
@@ -211,5 +211,5 @@ def find_texts(folder: Path) -> dict[str, Path]:
 
 
 def corpus_of(fingerprint: str) -> Corpus | None:
-    """Return None: SQuAD and GloVe are not fetched by `thinrnn data`."""
+    """Return None: `thinrnn data` does not download SQuAD and GloVe."""
     return None

@@ -38,7 +38,7 @@ class Paragraph:
 
 
 class _BadField(Exception):
-    """A record cannot be used; the message says why."""
+    """A record cannot be used; the message is the reason."""
 
 
 def read_squad(path: Path) -> tuple[list[Paragraph], Counter[str]]:
@@ -55,7 +55,7 @@ def read_squad(path: Path) -> tuple[list[Paragraph], Counter[str]]:
 
 
 def open_text(path: Path) -> bytes:
-    """Return the bytes of a file, unpacked if it is gzipped, or say why that cannot be."""
+    """Return the bytes of a file, unpacked if it is gzipped."""
     try:
         with open(path, "rb") as file:
             packed = file.read(2) == b"\x1f\x8b"

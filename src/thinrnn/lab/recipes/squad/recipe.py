@@ -201,7 +201,7 @@ def model_arguments(settings: Settings, data: Prepared) -> dict[str, Any]:
 
 
 def questions_of(settings: Settings, data: Prepared) -> Tensor:
-    """Return the questions to train on, or say that there are too few."""
+    """Return the questions to train on; refuse fewer than a batch."""
     found = usable(
         data.train, most_context=settings.most_context, most_question=settings.most_question
     )

@@ -33,7 +33,7 @@ def work(
     """Yield what a task gives for each piece, in their order; the task must hold no state."""
 
     def quiet(piece: In) -> Out:
-        with torch.inference_mode():  # which every thread must say for itself
+        with torch.inference_mode():  # each thread has a mode of its own
             return task(piece)
 
     with one_thread():

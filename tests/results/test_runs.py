@@ -39,6 +39,9 @@ def test_seeds_are_put_together(make):
         ({"l0": {"rnn.weight_ih_l0": 8.6e-8}}, "small", "L0"),
         ({"lasso": 9e-5, "lasso_zero": 0.01, "target_params": None}, "small", "lasso"),
         ({"target_params": 0.4, "lasso_zero": 0.01}, "dense", "scratch"),
+        ({"target_params": 0.4, "score": "gates", "gate": "arm"}, "small", "target + ARM"),
+        ({"target_params": 0.4, "score": "random"}, "small", "random"),
+        ({"target_params": 0.4, "score": "magnitude"}, "control", "scratch"),
     ],
 )
 def test_how_a_model_reached_its_size_is_in_its_settings(settings, kind, expected):

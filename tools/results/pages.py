@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from thinrnn.lab.run.files import write_atomic
-from tools.results import curve, gate_variance, highway_step, minutes, rows, tables
+from tools.results import curve, gate_variance, highway_step, minutes, planned, rows, tables
 from tools.results.cpu import Cpu
 from tools.results.runs import Results, millions, scores_of, spread
 
@@ -108,6 +108,7 @@ def _render(results: Results, cpu: Cpu | None, folder: Path, template: str) -> s
         highway_step=highway_step,
         gradients=gate_variance.read(folder),
         gate_variance=gate_variance,
+        planned_table=lambda: planned.table(planned.read(folder), results),
         timed=minutes.read(folder),
         minutes=minutes,
         minutes_table=lambda: minutes.table(results),

@@ -74,11 +74,15 @@ def how(settings: dict[str, Any], kind: str) -> str:
         means = "scratch"
     elif "lasso" in given:
         means = "lasso"
+    elif "l0" in given:
+        means = "L0"
     else:
-        means = "L0" if "l0" in given else "target"
+        score = settings.get("score", "gates")
+        means = "target" if score == "gates" else score
     helped = [] if kind == "dense" else [("distill", "teacher"), ("written", "texts")]
     helped += [("start_from", "start")] if kind == "small" else []
-    return " + ".join([means, *(name for key, name in helped if key in given)])
+    arm = ["ARM"] if kind == "small" and settings.get("gate") == "arm" else []
+    return " + ".join([means, *arm, *(name for key, name in helped if key in given)])
 
 
 def scores_of(model: dict[str, Any]) -> tuple[float, float]:

@@ -202,6 +202,8 @@ class Trainer(Generic[S, D]):
             self.diverged()
         p.pruning.close_()
         with p.optimizer.averaged():
+            if p.epoch + 1 == p.epochs:
+                p.pruning.finish_()
             metrics = p.recipe.evaluate(p.settings, p.model, p.data)
             p.judge(metrics[0].value if metrics[0].better == "lower" else -metrics[0].value)
         gates, params = gate_state(p.model), params_kept(p.model)

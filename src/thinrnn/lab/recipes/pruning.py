@@ -4,6 +4,7 @@ step()      before each training step        Target
 penalty()   added to the loss                L0, group lasso
 update_()   after each optimizer step        group lasso
 close_()    at the end of each epoch         group lasso
+finish_()   after the last step              group lasso
 """
 
 import math
@@ -45,6 +46,9 @@ class Pruning:
 
     def close_(self) -> None:
         """Close gates at the end of an epoch."""
+
+    def finish_(self) -> None:
+        """Close gates for the last time, on the weights that are evaluated."""
 
     def progress_at(self, step: int) -> float:
         """Return how far the size has come down after so many steps, from 0 to 1."""
@@ -100,7 +104,7 @@ class ByL0(Pruning):
 
 
 class ByLasso(Pruning):
-    """Intrinsic sparse structures (ISS): group lasso on all neurons but the embedding's.
+    """Intrinsic sparse structures (ISS): group lasso on neurons, not the embedding's by default.
 
     Every neuron has a gate all the same, fixed at 1 and therefore free: a neuron whose weights have
     all become zero is closed, removed and counted as in a gated run.
@@ -109,12 +113,11 @@ class ByLasso(Pruning):
     is_on = True
     keeps_best = False
 
-    def __init__(self, model: nn.Module, plan: Plan, *, weight: float, smallest: float) -> None:
+    def __init__(self, model: nn.Module, plan: Plan, settings: TrainingSettings) -> None:
         thinrnn.attach_(model, plan, gate=thinrnn.Fixed())
         self.gated = attached(model)
         self.gated.freeze_()
-        self.weight = weight
-        self.smallest = smallest
+        self.settings = settings
         self._made_for: Plan | None = None
 
     @property
@@ -122,17 +125,19 @@ class ByLasso(Pruning):
         """The penalty on the model as it is now."""
         plan = self.gated.plan
         if self._made_for is not plan:
+            assert self.settings.lasso is not None
             has_own_embedding = any(group.name == "embedding" for group in plan.groups)
-            hidden = plan.without("embedding") if has_own_embedding else plan
-            self._lasso = thinrnn.GroupLasso(self.gated.model, hidden, weight=self.weight)
-            self._made_for = plan
+            if has_own_embedding and not self.settings.lasso_embedding:
+                plan = plan.without("embedding")
+            self._lasso = thinrnn.GroupLasso(self.gated.model, plan, weight=self.settings.lasso)
+            self._made_for = self.gated.plan
         return self._lasso
 
     def penalty(self) -> Tensor:
         return self.lasso()
 
     def update_(self) -> None:
-        self.lasso.threshold_(self.smallest)
+        self.lasso.threshold_(self.settings.lasso_zero)
 
     @torch.no_grad()
     def close_(self) -> None:
@@ -141,11 +146,16 @@ class ByLasso(Pruning):
                 gate = self.gated.gates[name]
                 gate.log_alpha = gate.estimator.placed(alive, gate.log_alpha)
 
+    def finish_(self) -> None:
+        if self.settings.lasso_zero_at_end:
+            self.lasso.threshold_(self.settings.lasso_zero_at_end)
+            self.close_()
+
 
 def add_gates(settings: TrainingSettings, model: nn.Module, plan: Plan, steps: int) -> Pruning:
     """Put gates on a dense model; return what closes them in a training of so many steps."""
     if settings.lasso is not None:
-        return ByLasso(model, plan, weight=settings.lasso, smallest=settings.lasso_zero)
+        return ByLasso(model, plan, settings)
     kind = thinrnn.ARM if settings.gate == "arm" else thinrnn.HardConcrete
     thinrnn.attach_(model, plan, gate=kind(mean=settings.gate_mean))
     if settings.l0 is not None:

@@ -76,6 +76,12 @@ class TrainingSettings(BaseModel):
     lasso_zero: float = Field(
         1e-4, ge=0, description="'lasso': smaller weights are set to 0 after each step"
     )
+    lasso_zero_at_end: float = Field(
+        0.0, ge=0, description="'lasso': smaller weights are set to 0 once, after the last step"
+    )
+    lasso_embedding: bool = Field(
+        False, description="'lasso': also on the neurons of an embedding of its own"
+    )
     gate: Literal["hard-concrete", "arm"] = Field(
         "hard-concrete", description="how gates learn; arm: unbiased, two forward passes per step"
     )

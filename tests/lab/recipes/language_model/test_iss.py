@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import thinrnn
+from thinrnn._penalties.group_lasso import weight_slices
 from thinrnn.lab import train
 from thinrnn.lab.recipes.language_model.recipe import RECIPE, build_model
 from thinrnn.lab.run.metrics import read_metrics
@@ -111,8 +112,24 @@ def test_tiny_weights_are_zero_after_each_step_and_open_gates_cost_nothing(iss, 
     assert all(gate.log_alpha.grad is None for gate in thinrnn.gates(training.model).values())
 
 
+def test_the_threshold_at_the_end_closes_neurons_whose_weights_are_all_below_it(iss, build):
+    training = build(iss(lasso_zero_at_end=0.02))
+    with torch.no_grad():
+        norms = training.pruning.lasso.alive()["rnn.l0"]
+        for tensor, part in weight_slices(training.model, training.pruning.gated.plan["rnn.l0"]):
+            positions, neurons = part.index()
+            tensor.index_fill_(part.dim, positions[neurons == 3], 0.01)
+    assert norms.all()
+    training.pruning.close_()
+    assert thinrnn.gates(training.model)["rnn.l0"].keep.all()
+    training.pruning.finish_()
+    assert (~thinrnn.gates(training.model)["rnn.l0"].keep).nonzero().flatten().tolist() == [3]
+
+
 def test_the_embedding_is_penalised_only_where_it_is_tied_to_hidden_neurons(iss, build):
     assert set(build(iss(hidden=(12, 12))).pruning.lasso.alive()) == {"rnn.l0", "rnn.l1"}
+    chosen = build(iss(hidden=(12, 12), lasso_embedding=True))
+    assert set(chosen.pruning.lasso.alive()) == {"rnn.l0", "rnn.l1", "embedding"}
     tied = build(iss(hidden=(12, 12), tied=True, embedding=12))
     assert set(tied.pruning.lasso.alive()) == {"rnn.l0", "embedding+rnn.l1"}
 

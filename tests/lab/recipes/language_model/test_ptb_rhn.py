@@ -16,7 +16,7 @@ PRESETS = {preset.name: preset for preset in ptb_rhn.PRESETS}
 
 
 def test_all_rows_of_the_table_and_points_of_the_figure_have_a_preset():
-    names = ["dense", "iss", "iss-weak", "iss-strong", "paper", "plain", "scratch"]
+    names = ["dense", "iss", "iss-weak", "iss-strong", "iss-authors", "paper", "plain", "scratch"]
     names += [f"curve-{k}" for k in (1, 2, 3, 4)]
     assert set(PRESETS) == {f"ptb-rhn-{name}" for name in names}
     assert PRESETS.items() <= recipes.presets().items()

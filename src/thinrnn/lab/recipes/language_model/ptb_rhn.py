@@ -73,7 +73,7 @@ def paper(width: int = PAPER_WIDTH) -> LanguageModelSettings:
 def plain(width: int = PAPER_WIDTH) -> LanguageModelSettings:
     """Neuron selection as in the paper: from scratch, on the training text, with its dropout."""
     return dropping(dense(), 0.75).replaced(
-        epochs=100,
+        epochs=300,
         target_params=parameters(width),
         target_time=0.25,
         gate_lr=0.01,
@@ -112,6 +112,25 @@ def iss(strength: float = 2e-4) -> LanguageModelSettings:
     )
 
 
+def iss_authors() -> LanguageModelSettings:
+    """ISS as its authors train it, without teachers: SGD, small batches, many epochs."""
+    return dropping(dense(), 0.6).replaced(
+        optimizer="sgd",
+        lr=7.0,
+        clip=10 / 35,
+        weight_decay=2.86e-9,
+        schedule="decay",
+        lr_decay=1 / 1.02,
+        decay_from=20,
+        warmup=0,
+        batch=20,
+        epochs=400,
+        lasso=1.43e-4,
+        lasso_zero=4e-4,
+        phases=("gated",),
+    )
+
+
 PRESETS = (
     preset(
         "rhn-dense",
@@ -138,6 +157,11 @@ PRESETS = (
         )
     ),
     preset(
+        "rhn-iss-authors",
+        "group lasso with the settings of its authors, without teachers",
+        iss_authors,
+    ),
+    preset(
         "rhn-paper",
         f"our best recipe for a width of {PAPER_WIDTH}, and its control",
         paper,
@@ -147,13 +171,13 @@ PRESETS = (
         "rhn-plain",
         f"neuron selection down to a width of {PAPER_WIDTH} without other models",
         plain,
-        "69.48 / 66.65, 7.22M weights",
+        "69.48 / 66.65, 7.22M weights, with epochs=100",
     ),
     preset(
         "rhn-scratch",
         "the width of ptb-rhn-plain from scratch",
         scratch,
-        "70.33 / 67.85, 7.22M weights",
+        "70.33 / 67.85, 7.22M weights, with epochs=100",
     ),
     *(
         preset(

@@ -62,11 +62,6 @@ class SquadSettings(TrainingSettings):
     target_params: float | None = Field(
         0.4, gt=0, description="parameters to end with: a fraction up to 1, or a number"
     )
-    lasso_zero: float = Field(
-        0.01,
-        ge=0,
-        description="'lasso': smaller weights are set to 0; more than Adam moves one in a step",
-    )
 
     # Run
     context_step: int = Field(32, ge=1, description="pad contexts to a multiple of this")

@@ -131,7 +131,7 @@ def test_folders_with_one_size_of_the_encoder_or_two_are_read(finished, tmp_path
     "changes",
     [
         {"target_params": None, "l0": 1e-3, "optimizer": "adadelta", "lr": 0.5},
-        {"target_params": None, "lasso": 1e-3, "small_dropout": 0.1, "clip": 1.0},
+        {"target_params": None, "lasso": 1e-3, "lasso_zero_at_end": 0.02, "clip": 1.0},
     ],
 )
 def test_other_penalties_and_rules_train_to_the_end(tiny, known_plan, tmp_path, changes):

@@ -261,16 +261,16 @@ def text(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("", "not a plan"),
-        ("[]", "not a plan"),
-        ("{}", "not a plan.*thinrnn_plan"),
-        ("null", "not a plan"),
-        (text(thinrnn_plan=7), "format 7, known is 1"),
-        (text(groups=None), "not a plan"),
-        (text(groups=[{"name": "a"}]), "not a plan.*slices"),
+        ("", "not JSON"),
+        ("[]", "the file: .*an object"),
+        ("{}", "thinrnn_plan: field required"),
+        ("null", "the file: .*an object"),
+        (text(thinrnn_plan=7), "thinrnn_plan: input should be 1, found 7"),
+        (text(groups=None), "groups: .*found None"),
+        (text(groups=[{"name": "a"}]), "groups.0.size: field required"),
         (
             text(groups=[{"name": "a", "size": 1, "slices": [{"parameter": "w", "role": "eat"}]}]),
-            "role 'eat' of 'w'",
+            "groups.0.slices.0.dim: field required",
         ),
         (
             text(
@@ -282,7 +282,7 @@ def text(**changes: Any) -> str:
                     }
                 ]
             ),
-            "not a plan",
+            "runs.0.1: field required",
         ),
     ],
 )

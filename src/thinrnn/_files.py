@@ -1,11 +1,95 @@
-"""Writing files so that a crash leaves the old ones or the new ones, never half of one."""
+"""Files: written so that a crash leaves the old or the new ones; read without trusting them."""
 
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Mapping
+from io import BufferedReader
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from thinrnn.errors import FolderError, ThinRNNError
+
+if TYPE_CHECKING:  # pydantic is imported where a file is read, never by `import thinrnn`
+    from pydantic import BaseModel, ValidationError
+
+    M = TypeVar("M", bound=BaseModel)
 
 Write = Callable[[Path], object]
+MOST_BYTES = 1 << 28  # of a JSON file, or of one line of metrics.jsonl
+SHOWN = 60  # characters of a wrong value
+
+
+def open_regular(path: Path, error: type[ThinRNNError] = FolderError) -> BufferedReader:
+    """Return a file open for reading; what is not a regular file is refused, not waited for."""
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise error(f"cannot read '{path}': {reason}.") from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise error(f"'{path}' is not a regular file: put the file itself there.")
+    return open(handle, "rb")
+
+
+def read_bytes(path: Path, error: type[ThinRNNError] = FolderError) -> bytes:
+    """Return what a small file holds; too large a one is refused before it is read."""
+    try:
+        with open_regular(path, error) as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as problem:
+        raise error(f"cannot read '{path}': {problem.strerror}.") from None
+    if len(data) > MOST_BYTES:
+        raise error(f"'{path}' is larger than {MOST_BYTES:,} bytes, the limit for such a file.")
+    return data
+
+
+def read_json(path: Path, schema: "type[M]", error: type[ThinRNNError] = FolderError) -> "M":
+    """Return what a JSON file holds, checked by a pydantic model before anything is built of it.
+
+    This is the one way to read a JSON file that somebody else may have written. pydantic's parser
+    also limits how deep values may be nested.
+
+    Args:
+        path: The file.
+        schema: What it must hold.
+        error: The class of the error.
+
+    Raises:
+        ThinRNNError: One line that names the file, the field and what was expected.
+    """
+    return parse_json(read_bytes(path, error), schema, path, error)
+
+
+def parse_json(
+    data: bytes, schema: "type[M]", where: object, error: type[ThinRNNError] = FolderError
+) -> "M":
+    """Return what a JSON text holds; `where` names it in the error."""
+    from pydantic import ValidationError
+
+    try:
+        return schema.model_validate_json(data)
+    except ValidationError as problem:
+        raise error(f"'{where}' is damaged: {what_is_wrong(problem)}.") from None
+
+
+def what_is_wrong(problem: "ValidationError") -> str:
+    """Return the first wrong field, what it should be and what was found there."""
+    first = problem.errors(include_url=False)[0]
+    if first["type"] == "json_invalid":
+        return f"it is not JSON: {first['msg'].partition(': ')[2]}"
+    field = ".".join(map(str, first["loc"])) or "the file"
+    expected = first["msg"].removeprefix("Value error, ")
+    expected = expected[:1].lower() + expected[1:]
+    if first["type"] in ("missing", "value_error"):
+        return f"{field}: {expected}"
+    return f"{field}: {expected}, found {_shown(first['input'])}"
+
+
+def _shown(value: Any) -> str:
+    text = ascii(value) if isinstance(value, str | int | float | None) else type(value).__name__
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
 def write_safely(path: Path, write: Write) -> None:

@@ -10,10 +10,11 @@ positions where the neuron is *read* by zero, so the outputs are those of a mode
 
 import fnmatch
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -186,8 +187,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         names = [group.name for group in self.groups]
-        for name in self._by_name:
-            if names.count(name) > 1:
+        for name, times in Counter(names).items():
+            if times > 1:
                 raise PlanError(f"two groups are called '{name}': give each its own name.")
 
     @cached_property
@@ -299,6 +300,13 @@ class Plan:
                     )
             for s in group.slices:
                 _check_slice(group, s, tensors)
+            named = max((n + length for s in group.slices for _, n, length in s.runs), default=0)
+            if group.size > named:
+                raise PlanError(
+                    f"group '{group.name}' has {group.size} neurons, but its slices name only the "
+                    f"first {named}: correct the size."
+                )
+            for s in group.slices:
                 tensor = tensors[s.parameter]
                 positions, neurons = s.index()
                 taken = owned.setdefault((id(tensor), s.dim % tensor.dim()), {})
@@ -321,22 +329,10 @@ class Plan:
         Raises:
             PlanError: if the text is not a plan.
         """
-        try:
-            data = json.loads(text)
-            if data["thinrnn_plan"] != FORMAT:
-                raise PlanError(f"the plan has format {data['thinrnn_plan']}, known is {FORMAT}.")
-            return Plan(
-                groups=tuple(_group_from(g) for g in data["groups"]),
-                refused=tuple(
-                    Refusal(_group_from(r["group"]), r["reason"], tuple(r["undeclared"]))
-                    for r in data.get("refused", ())
-                ),
-                outside=tuple(data.get("outside", ())),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, PlanError):
-                raise
-            raise PlanError(f"this is not a plan: {type(error).__name__}: {error}") from error
+        from thinrnn._files import parse_json
+        from thinrnn._schemas import PlanFile
+
+        return parse_json(text.encode(), PlanFile, "the plan", PlanError).plan()
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("group", "size", "produced by", "read by", "sets")]
@@ -382,6 +378,8 @@ def _check_slice(group: Group, s: Slice, tensors: dict[str, Tensor]) -> None:
             f"its shape is {shape} and the group has {group.size} neurons. Was the plan made for "
             "another size?"
         )
+    if sum(length for *_, length in s.runs) > dim_size:
+        raise PlanError(f"{where}, dim {s.dim}, more often than its shape {shape} has positions.")
 
 
 def _check_attribute(group: Group, attribute: SizeAttribute, model: nn.Module) -> None:
@@ -396,17 +394,6 @@ def _check_attribute(group: Group, attribute: SizeAttribute, model: nn.Module) -
             f"group '{group.name}' sets the attribute '{attribute.name}', which is {found} in this "
             f"model where the plan has {wanted}. Was the plan made for another model or size?"
         )
-
-
-def _group_from(data: dict[str, Any]) -> Group:
-    slices = []
-    for s in data["slices"]:
-        if s["role"] not in ("produce", "read"):
-            raise PlanError(f"role '{s['role']}' of '{s['parameter']}': it is 'produce' or 'read'.")
-        runs = tuple((int(a), int(b), int(c)) for a, b, c in s["runs"])
-        slices.append(Slice(str(s["parameter"]), int(s["dim"]), s["role"], runs))
-    sets = (SizeAttribute(str(a["name"]), int(a["times"])) for a in data.get("sets", ()))
-    return Group(str(data["name"]), int(data["size"]), tuple(slices), tuple(sets))
 
 
 def _listed(names: Iterable[str]) -> str:

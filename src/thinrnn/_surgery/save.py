@@ -7,7 +7,7 @@ folder/thinrnn.json        the plan, the neurons that were kept, how each tensor
 import hashlib
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from thinrnn import __version__
-from thinrnn._files import write_together
+from thinrnn._files import open_regular, parse_json, read_bytes, write_together
 from thinrnn._gates.attach import attach_, attached, detach_, is_attached
 from thinrnn._gates.attached import Attached
 from thinrnn._gates.estimators import Fixed
@@ -24,7 +24,9 @@ from thinrnn._surgery.full_width_inputs import add_hooks_, full_width_inputs
 from thinrnn._surgery.provenance import Record, find_record, record_of, set_record_
 from thinrnn._surgery.shrink import cut_
 from thinrnn.errors import FolderError, GateError, PlanError
-from thinrnn.plan import Plan
+
+if TYPE_CHECKING:
+    from thinrnn._schemas import RecordFile, SavedModel
 
 Precision = Literal["float32", "float16", "int8"]
 FORMAT = 1
@@ -84,8 +86,11 @@ def save(small: nn.Module, folder: str | Path, *, precision: Precision = "float3
         write_together(
             {folder / "model.safetensors": write_tensors, folder / "thinrnn.json": write_about}
         )
-    except OSError as error:
-        raise FolderError(f"cannot write into '{folder}': {error.strerror or error}.") from error
+    except (OSError, SafetensorError) as error:  # safetensors has an error of its own
+        reason = getattr(error, "strerror", None) or error
+        raise FolderError(
+            f"cannot write into '{folder}': {reason}. A model that was there before is still whole."
+        ) from error
     return folder
 
 
@@ -129,6 +134,7 @@ def load_(model: nn.Module, folder: str | Path) -> nn.Module:
             "Build the model with the arguments it had when it was pruned."
         ) from error
     model.load_state_dict(state)
+    check_numbers(model, folder / "model.safetensors")
     return model
 
 
@@ -207,51 +213,78 @@ def _stored(name: str, tensor: Tensor, precision: Precision) -> dict[str, Tensor
 
 
 def _read(folder: Path) -> tuple[Record, dict[str, Tensor]]:
+    from thinrnn._schemas import SavedFormat, SavedModel
+
     path = folder / "thinrnn.json"
-    try:
-        about = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise FolderError(f"no saved model in '{folder}': {error.strerror}: {path.name}") from error
-    except ValueError as error:
-        raise FolderError(f"'{path}' is damaged: it is not JSON: {error}") from error
-    if not isinstance(about, dict) or about.get("format") != FORMAT:
+    data = read_bytes(path)
+    if parse_json(data, SavedFormat, path).format != FORMAT:
         raise FolderError(
             f"'{path}' was not written by thinrnn.save, or by a version whose format is unknown "
             f"here (this is thinrnn {__version__}, format {FORMAT})."
         )
+    about = parse_json(data, SavedModel, path)
     try:
-        return _record_from(about), _read_tensors(folder / "model.safetensors", about)
-    except FolderError:
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        raise FolderError(f"'{path}' is damaged: {type(error).__name__}: {error}") from error
+        record = _record_from(about)
+    except PlanError as error:  # two groups of one name
+        raise FolderError(f"'{path}' is damaged: {error}") from None
+    return record, _read_tensors(folder / "model.safetensors", about)
 
 
-def _read_tensors(path: Path, about: dict[str, Any]) -> dict[str, Tensor]:
-    try:
-        if _digest(path) != about["sha256"]:
-            raise FolderError(f"'{path}' is damaged, or of another save than thinrnn.json.")
-        with safe_open(path, framework="pt") as file:
-            stored = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except OSError as error:
-        raise FolderError(f"cannot read '{path}': {error.strerror}") from error
-    except SafetensorError as error:
-        raise FolderError(f"'{path}' is not a safetensors file: {error}") from error
+def _read_tensors(path: Path, about: "SavedModel") -> dict[str, Tensor]:
+    if _digest(path) != about.sha256:
+        raise FolderError(f"'{path}' is damaged, or of another save than thinrnn.json.")
+    stored = read_tensors(path)
     state: dict[str, Tensor] = {}
-    for name, entry in about["tensors"].items():
-        if "same_as" in entry:
-            state[name] = state[entry["same_as"]]
-            continue
-        tensor = stored[name]
-        if name + SCALE in stored:
-            scale = stored[name + SCALE].view(-1, *[1] * (tensor.dim() - 1))
-            tensor = tensor.float() * scale
-        state[name] = tensor.to(getattr(torch, entry["dtype"]))
+    for name, entry in about.tensors.items():
+        known = stored if entry.same_as is None else state
+        other = entry.same_as or name
+        if other not in known:
+            raise FolderError(f"'{path}' is damaged: it has no tensor {other!a}.")
+        tensor = known[other]
+        if entry.dtype is not None:
+            if name + SCALE in stored:
+                tensor = _scaled(path, name, tensor, stored[name + SCALE])
+            tensor = tensor.to(getattr(torch, entry.dtype))
+        state[name] = tensor
     return state
 
 
+def _scaled(path: Path, name: str, codes: Tensor, scale: Tensor) -> Tensor:
+    """Return a matrix from its codes in 8 bits and the scale of each row."""
+    if not codes.dim() or scale.shape != codes.shape[:1]:
+        raise FolderError(f"'{path}' is damaged: {name!a} does not have a scale for each row.")
+    return codes.float() * scale.view(-1, *[1] * (codes.dim() - 1))
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a safetensors file, whose own reader checks every size.
+
+    Raises:
+        FolderError: It is no regular file, no safetensors file, or cannot be read.
+    """
+    open_regular(path).close()
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise FolderError(f"'{path}' is damaged: it is not a safetensors file: {error}.") from None
+
+
+def check_numbers(model: nn.Module, path: Path) -> None:
+    """Raise if a parameter of a loaded model holds not a single number.
+
+    A few infinities may be meant, in a mask for instance; buffers may be all infinite.
+    """
+    for name, parameter in model.named_parameters():
+        if parameter.numel() and not parameter.isfinite().any():
+            raise FolderError(
+                f"'{path}' is damaged: every value of {name!a} is NaN or infinite. Take the "
+                "model of an earlier checkpoint."
+            )
+
+
 def _digest(path: Path) -> str:
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -264,10 +297,10 @@ def _record_data(record: Record) -> dict[str, Any]:
     }
 
 
-def _record_from(data: dict[str, Any]) -> Record:
+def _record_from(data: "RecordFile") -> Record:
     return Record(
-        plan=Plan.from_json(json.dumps(data["plan"])),
-        kept={name: [int(i) for i in kept] for name, kept in data["kept"].items()},
-        inputs=data["inputs"],
-        before=None if data["before"] is None else _record_from(data["before"]),
+        plan=data.plan.plan(),
+        kept=dict(data.kept),
+        inputs=data.inputs,
+        before=None if data.before is None else _record_from(data.before),
     )

@@ -1,20 +1,29 @@
 """The weights of a model in a folder, dense or small, and the JSON files beside them."""
 
-import json
+import math
+import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeVar
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_model as load_whole
 from safetensors.torch import save_model as save_whole
 from torch import nn
 
 import thinrnn
-from thinrnn._files import write_safely
-from thinrnn._surgery.save import Precision
+from thinrnn._files import open_regular, read_json, write_safely
+from thinrnn._surgery.save import Precision, check_numbers
 from thinrnn.errors import FolderError
 from thinrnn.lab.run.files import storage
 from thinrnn.lab.run.folder import MODELS
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+F = TypeVar("F", bound="BaseModel")
+M = TypeVar("M", bound=nn.Module)
 
 
 def save_weights(model: nn.Module, folder: Path, precision: Precision | None) -> None:
@@ -28,30 +37,53 @@ def save_weights(model: nn.Module, folder: Path, precision: Precision | None) ->
 
 def load_weights(model: nn.Module, folder: Path) -> nn.Module:
     """Return a freshly built dense model as the one that was saved."""
-    if (folder / "thinrnn.json").exists():
+    if os.path.lexists(folder / "thinrnn.json"):
         return thinrnn.load_(model, folder)
     file = folder / "model.safetensors"
+    if not os.path.lexists(file):
+        raise FolderError(f"{folder} has no {file.name}: save the model again.")
+    open_regular(file).close()
     try:
         load_whole(model, file)
-    except FileNotFoundError:
-        raise FolderError(f"{folder} has no {file.name}: save the model again.") from None
-    except (SafetensorError, RuntimeError) as error:
-        raise FolderError(f"{file} does not hold this model: {error}.") from None
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise FolderError(f"'{file}' does not hold this model: {_line(error)}.") from None
+    check_numbers(model, file)
     return model
 
 
-def read_table(file: Path) -> dict[str, Any]:
-    """Return the object in a JSON file of a model."""
+def built(make: Callable[[], M], folder: Path) -> M:
+    """Return the model that recipe.json describes, if this machine has the memory for it."""
+    file = folder / "recipe.json"
     try:
-        found = json.loads(file.read_bytes())
-        if not isinstance(found, dict):
-            raise ValueError("it holds no table")
-        return found
-    except (FileNotFoundError, NotADirectoryError):
+        with torch.device("meta"):  # sizes without memory
+            size = sum(parameter.nbytes for parameter in make().parameters())
+    except (RuntimeError, ValueError, TypeError, OverflowError) as error:
+        raise FolderError(f"'{file}' is damaged: sizes do not fit: {_line(error)}") from None
+    if size > _memory():
+        raise FolderError(
+            f"'{file}' describes a model of {size:,} bytes, more than the memory of this machine."
+        )
+    return make()
+
+
+def _memory() -> float:
+    """Return the bytes of memory of this machine, infinite where that cannot be told."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows has no such call
+        return math.inf
+
+
+def read_file(file: Path, schema: type[F]) -> F:
+    """Return what a JSON file of a model holds."""
+    if not os.path.lexists(file):
         inside = [name for name in MODELS.values() if (file.parent / name / file.name).exists()]
         hint = f" Its models are in {' and '.join(inside)}: name one of these." if inside else ""
         raise FolderError(
             f"{file.parent} is not a model of 'thinrnn train': it has no {file.name}.{hint}"
-        ) from None
-    except ValueError as error:
-        raise FolderError(f"{file} is not valid JSON: {error}.") from None
+        )
+    return read_json(file, schema)
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]

@@ -28,6 +28,7 @@ from thinrnn.lab.recipes.protocol import D, Recipe, S, TrainingBatches
 from thinrnn.lab.recipes.settings import TrainingSettings, as_json, changed
 from thinrnn.lab.report import write_report
 from thinrnn.lab.run import DivergedError, InputError, InterruptedRunError, RunFolder
+from thinrnn.lab.run.checkpoint import fitting
 from thinrnn.lab.run.environment import command_line, environment
 from thinrnn.lab.run.files import remove_folder, write_atomic, write_json
 from thinrnn.lab.run.folder import KIND_OF
@@ -93,12 +94,9 @@ def resume(folder: Path, changes: list[str], *, progress: Progress) -> RunFolder
             f"the data of {run.path} has changed since the run began: start a new run."
         )
     recipe.check(settings, data, left)
-    if changes:
-        run.config["settings"] = as_json(settings)
-        write_json(run.path / "config.json", run.config)
     # As many threads as at the beginning: sums in another order would end in other weights.
     torch.set_num_threads(run.config["environment"]["threads"])
-    train(recipe, settings, data, run, choose_device(settings), progress)
+    train(recipe, settings, data, run, choose_device(settings), progress, bool(changes))
     return run
 
 
@@ -109,8 +107,12 @@ def train(
     run: RunFolder,
     device: torch.device,
     progress: Progress,
+    is_changed: bool = False,
 ) -> None:
-    """Train every phase that is not over yet, then time the models and write the report."""
+    """Train every phase that is not over yet, then time the models and write the report.
+
+    Settings that were changed are written down once no other process can be writing to the run.
+    """
     with (
         report_if_stopped(run),
         run.locked(),
@@ -126,6 +128,9 @@ def train(
         ) as monitor,
     ):
         run.clear_leftovers()
+        if is_changed:
+            run.config["settings"] = as_json(settings)
+            write_json(run.path / "config.json", run.config)
         batches: dict[bool, TrainingBatches] = {}  # gated and control share theirs
         for name in settings.phases:
             if run.summary(KIND_OF[name]) is not None:
@@ -303,9 +308,10 @@ class Trainer(Generic[S, D]):
         if saved is None:
             self.metrics.cut_from("phase", p.name)
             return
-        p.restore_(saved["training"])
-        self.metrics.cut(saved["metrics"])
-        self.seconds_before, self.first = saved["seconds"], p.step
+        with fitting(self.run.path):
+            p.restore_(saved["training"])
+            self.metrics.cut(saved["metrics"])
+            self.seconds_before, self.first = saved["seconds"], p.step
         self.is_saved = True
         self.progress.line(f"going on with {p.name} at epoch {p.epochs_done:.2f}, step {p.step}")
 

@@ -87,7 +87,7 @@ def _size(settings: Mapping[str, Any], summaries: Summaries) -> list[Verdict]:
     found = []
     for name, key in (("parameters", "params"), ("mult-adds", "macs")):
         wanted = settings.get(f"target_{key}")
-        if small is None or wanted is None or (wanted <= 1 and dense is None):
+        if small is None or not isinstance(wanted, int | float) or (wanted <= 1 and dense is None):
             continue
         limit = wanted * _number(dense, key) if dense is not None and wanted <= 1 else wanted
         size = _number(small, key)
@@ -119,4 +119,4 @@ def _demo(summaries: Summaries, *, control_failed: bool) -> list[Verdict]:
 
 def _number(summary: Mapping[str, Any], key: str, missing: float = math.nan) -> float:
     value = summary.get(key)
-    return missing if value is None else float(value)
+    return float(value) if isinstance(value, int | float) else missing

@@ -71,7 +71,7 @@ def test_a_damaged_file_is_named(make_run: MakeRun, name: str, content: bytes) -
 @pytest.mark.parametrize(
     ("name", "data", "reason"),
     [
-        ("small.json", {"neurons": 3}, "small.json is damaged"),
+        ("small.json", {"neurons": 3}, "small.json' is damaged: neurons"),
         (
             "pattern.json",
             {"matrices": [{"name": "w", "rows": 2, "columns": 2, "kept_rows": [5]}]},
@@ -80,9 +80,9 @@ def test_a_damaged_file_is_named(make_run: MakeRun, name: str, content: bytes) -
         (
             "pattern.json",
             {"matrices": [{"name": "w", "rows": 0, "columns": 2}]},
-            "'w' has no entries",
+            "matrices.0.rows: .*greater than or equal to 1",
         ),
-        ("pattern.json", {"matrices": [{"name": "w"}]}, "pattern.json is damaged"),
+        ("pattern.json", {"matrices": [{"name": "w"}]}, "pattern.json' is damaged: matrices"),
     ],
 )
 def test_a_file_with_wrong_contents_is_named(

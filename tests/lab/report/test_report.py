@@ -304,7 +304,7 @@ def test_values_that_are_not_finite_leave_gaps(make_run: MakeRun) -> None:
 
     folder = make_run(epochs=6)
     change_epochs(folder, spoil)
-    (folder / "dense.json").write_text('{"valid_perplexity": NaN, "weights": Infinity}')
+    (folder / "dense.json").write_text('{"valid_perplexity": NaN, "test_perplexity": Infinity}')
     page = Page(write_report([folder]))
     assert page.row("3", "Validation perplexity by epoch") == ["∞", "∞", "∞"]
     assert page.row("3", "Penalty by epoch") == ["–"]
@@ -389,7 +389,7 @@ def test_bad_input_is_refused_and_the_old_report_stays(make_run: MakeRun, tmp_pa
     path = write_report([folder])
     before = path.read_bytes()
     (folder / "dense.json").write_text("{")
-    with pytest.raises(RunError, match=r"dense\.json is damaged"):
+    with pytest.raises(RunError, match=r"dense\.json' is damaged"):
         write_report([folder])
     assert path.read_bytes() == before
     with pytest.raises(RunError, match="no run folder"):

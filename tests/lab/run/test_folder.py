@@ -28,9 +28,9 @@ def test_a_folder_with_other_files_is_not_touched(tmp_path):
     ("content", "message"),
     [
         (None, "has no config.json"),
-        ("{", "not valid JSON"),
-        ("[]", "was not written by thinrnn"),
-        ('{"settings": 1}', "was not written by thinrnn"),
+        ("{", "not JSON"),
+        ("[]", "the file: .*an object"),
+        ('{"settings": 1}', "recipe: field required"),
     ],
 )
 def test_what_is_not_a_run_is_reported_in_one_line(tmp_path, content, message):

@@ -6,7 +6,11 @@ from typing import Any
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run one command and exit: 0 for success, 2 for bad input, 130 for Ctrl-C, 1 for the rest."""
+    """Run one command and exit.
+
+    The code is 0 for success, 2 for bad input and files that cannot be read or written, 130 for
+    Ctrl-C, and 1 for the rest.
+    """
     with warnings.catch_warnings():
         warnings.showwarning = _note
         sys.exit(_run(arguments))
@@ -14,7 +18,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _note(message: Warning | str, *place: Any, **more: Any) -> None:
     """Print a warning in one line, without the place in the code."""
-    print(f"note: {' '.join(str(message).split())}", file=sys.stderr)
+    print(f"note: {_one_line(str(message))}", file=sys.stderr)
 
 
 def _run(arguments: list[str] | None) -> int:
@@ -29,9 +33,14 @@ def _run(arguments: list[str] | None) -> int:
         return _fail(str(error), exit_code(error))
     except KeyboardInterrupt:
         return _fail("stopped", 130)
+    except MemoryError:
+        return _fail("not enough memory: try a smaller model, batch or text", 2)
     except BrokenPipeError:  # as in `thinrnn list | head -1`
         sys.stderr.close()
         return 1
+    except OSError as error:  # one that no command expects, such as a folder without permission
+        where = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{where}{error.strerror or error}", 2)
     except Exception as error:
         # Wrong options; the class is typer's own or click's, depending on typer's version.
         if not hasattr(error, "format_message"):
@@ -44,5 +53,11 @@ def _run(arguments: list[str] | None) -> int:
 
 def _fail(message: str, code: int) -> int:
     """Print an error in one line and return its exit code."""
-    print(f"thinrnn: {' '.join(message.split())}", file=sys.stderr)
+    print(f"thinrnn: {_one_line(message)}", file=sys.stderr)
     return code
+
+
+def _one_line(message: str) -> str:
+    from thinrnn.lab.printable import printable
+
+    return printable(" ".join(message.split()))

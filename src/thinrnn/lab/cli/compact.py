@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from thinrnn.lab.cli.options import Json
+from thinrnn.lab.cli.options import Force, Json, refuse_to_replace
 from thinrnn.lab.command import command
 
 
@@ -20,6 +20,7 @@ def compact(
     precision: Annotated[
         str, typer.Option(help="How to store weights: float32, float16 or int8.")
     ] = "float32",
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Remove the closed neurons from a run's gated model, verify the result and save it.
@@ -34,6 +35,9 @@ def compact(
 
     opened = RunFolder(run)
     folder = run / "compact" if out is None else out
+    if out is not None:
+        for name in ("model.safetensors", "thinrnn.json", "recipe.json"):
+            refuse_to_replace(folder / name, force)
     with progress(json) as shown:
         made = recompact(
             recipes.recipe(opened.config["recipe"]),

@@ -1,11 +1,10 @@
 """Finding the models that a path on the command line names."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from thinrnn.errors import FolderError, RunError
+from thinrnn.errors import RunError
 from thinrnn.lab.command import command
 from thinrnn.lab.run import InputError, RunFolder
 from thinrnn.lab.run.folder import MODELS
@@ -29,13 +28,14 @@ class Found:
         if self.run is not None:
             found = self.run.summary(self.kind)
         else:
-            from thinrnn.lab.model_folder import read_table
+            from thinrnn.lab.model_folder import read_file
+            from thinrnn.lab.run.schemas import Table
 
             folder = self.folder.resolve()
             results, name = folder.parent.parent, f"{folder.name}.json"
             files = [*results.glob(name), *results.glob(f"*/{name}")]  # of the published run
             published = folder.parent.name == "models" and files
-            found = read_table(files[0]).get("stored") if published else None
+            found = read_file(files[0], Table).table().get("stored") if published else None
         return {name: value for name, value in (found or {}).items() if value is not None}
 
 
@@ -84,7 +84,7 @@ def find_models(path: Path) -> list[Found]:
 
 
 def _recipe(folder: Path) -> str:
-    try:
-        return str(json.loads((folder / "recipe.json").read_bytes())["recipe"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise FolderError(f"{folder / 'recipe.json'} cannot be read: {error}.") from None
+    from thinrnn._files import read_json
+    from thinrnn.lab.run.schemas import Made
+
+    return read_json(folder / "recipe.json", Made).recipe

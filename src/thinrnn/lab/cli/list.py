@@ -22,6 +22,7 @@ def list_all(
     json: Json = False,
 ) -> None:
     """List presets with their measured results, and the runs in a folder."""
+    from thinrnn.errors import ThinRNNError
     from thinrnn.lab import recipes
     from thinrnn.lab.cli.output import show
     from thinrnn.lab.recipes.settings import as_json, described
@@ -34,7 +35,13 @@ def list_all(
         show({"settings": as_json(chosen)}, table(described(chosen)), last, as_json=json)
         return
     presets = recipes.presets(all=all).values()
-    runs = [describe(path) for path in find_runs(folder)]
+    runs: list[dict[str, Any]] = []
+    damaged: list[str] = []
+    for path in find_runs(folder):
+        try:
+            runs.append(describe(path))
+        except ThinRNNError as error:  # one damaged run must not hide the others
+            damaged.append(f"left out {path}: {error}")
     rows = [("preset", "trains", "measured (valid / test)")]
     rows += [(p.name, p.summary, p.expected or "-") for p in presets]
     text = table(rows)
@@ -48,12 +55,14 @@ def list_all(
         last = f"\nnext: {command(*words, newest['run'])}"
     else:
         last = f"\nno runs in {folder}; next: {command('demo')}"
+    text += "".join(f"\n{line}" for line in damaged)
     result = {
         "presets": [
             {"name": p.name, "recipe": p.recipe, "summary": p.summary, "expected": p.expected}
             for p in presets
         ],
         "runs": runs,
+        "damaged": damaged,
     }
     show(result, text, last, as_json=json)
 

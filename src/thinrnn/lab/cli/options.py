@@ -1,9 +1,12 @@
 """Options that several commands share."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from thinrnn.lab.run.errors import InputError
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Set = Annotated[
@@ -16,6 +19,7 @@ ModelPath = Annotated[
 Kind = Annotated[
     str, typer.Option(help="Which model of a run: small, dense or control.", metavar="KIND")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
 Best = Annotated[
     int | None,
     typer.Option(
@@ -25,3 +29,13 @@ Best = Annotated[
         "continue a text.",
     ),
 ]
+
+
+def refuse_to_replace(path: Path, force: bool) -> None:
+    """Refuse to write a file that is there, unless the user wants that.
+
+    Raises:
+        InputError: The file is there, and `force` is false.
+    """
+    if not force and os.path.lexists(path):
+        raise InputError(f"{path} is there already: choose another --out, or give --force.")

@@ -14,7 +14,8 @@ from thinrnn.errors import (
     TargetError,
     ThinRNNError,
 )
-from thinrnn.lab.run.errors import InputError, InterruptedRunError
+from thinrnn.lab.printable import printable
+from thinrnn.lab.run.errors import InputError, InterruptedRunError, StorageError
 from thinrnn.lab.run.progress import Shown
 
 BAD_INPUT = (
@@ -25,11 +26,12 @@ BAD_INPUT = (
     TargetError,
     ExampleError,
     MissingExtraError,
+    StorageError,
 )
 
 
 def exit_code(error: ThinRNNError) -> int:
-    """Return 2 for errors in what the user typed or gave, 130 for Ctrl-C, else 1."""
+    """Return 2 for errors in what the user gave or in the storage, 130 for Ctrl-C, else 1."""
     if isinstance(error, InterruptedRunError):
         return 130
     return 2 if isinstance(error, BAD_INPUT) else 1
@@ -43,9 +45,9 @@ def progress(as_json: bool) -> Shown:
 def show(result: dict[str, Any], text: str, last: str, *, as_json: bool) -> None:
     """Print a result as JSON, or as text; the last line names what was written and what is next."""
     if as_json:
-        print(json.dumps(_plain(result), indent=1, ensure_ascii=False))
+        print(printable(json.dumps(_plain(result), indent=1, ensure_ascii=False)))
     else:
-        print("\n".join(part for part in (text, last) if part))
+        print(printable("\n".join(part for part in (text, last) if part)))
 
 
 def _plain(value: Any) -> Any:

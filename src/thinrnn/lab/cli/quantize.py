@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from thinrnn.lab.cli.options import Best, Json
+from thinrnn.lab.cli.options import Best, Force, Json, refuse_to_replace
 from thinrnn.lab.command import command
 
 
@@ -25,6 +25,7 @@ def quantize(
         ),
     ] = None,
     best: Best = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Write an ONNX file with 8-bit weights; list what was quantized and what was not.
@@ -46,6 +47,7 @@ def quantize(
         )
     if max_loss is not None and valid is None:
         raise InputError("--max-loss needs a text to measure on: give --valid FILE.")
+    refuse_to_replace(out, force)
     with progress(json) as shown:
         measure = None
         if valid is not None:

@@ -18,6 +18,7 @@ from thinrnn.lab.recipes.phase import Phase, known_plan
 from thinrnn.lab.recipes.protocol import D, Recipe, S
 from thinrnn.lab.recipes.pruning import set_weights_
 from thinrnn.lab.run import RunFolder
+from thinrnn.lab.run.checkpoint import fitting
 from thinrnn.lab.run.files import write_json
 from thinrnn.lab.run.folder import KIND_OF, MODELS
 from thinrnn.lab.run.progress import Progress
@@ -110,7 +111,8 @@ def recompact(
     data = recipe.load_data(settings, progress)
     plan = known_plan(recipe, settings, data, run)
     phase = Phase(recipe, settings, "gated", data, CPU, plan=plan)
-    gated = restored(phase, saved["training"]["best"] or saved["training"]["model"])
+    with fitting(run.path):
+        gated = restored(phase, saved["training"]["best"] or saved["training"]["model"])
     small, difference = compact_and_verify(gated, round_to)
     recipe.save(settings, small, data, folder, precision)  # type: ignore[arg-type]  # save checks
     neurons = {name: len(kept) for name, kept in record_of(small).kept.items()}

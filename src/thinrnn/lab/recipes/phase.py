@@ -7,6 +7,7 @@ Nothing in a step waits for the device: losses are summed there and read when th
 GPU every shape of whole batches has its own CUDA graph.
 """
 
+import os
 from pathlib import Path
 from typing import Any, Generic
 
@@ -14,9 +15,11 @@ import torch
 from torch import Tensor, nn
 
 import thinrnn
+from thinrnn._files import read_json
 from thinrnn._gates.attach import attached, is_attached
 from thinrnn._model.tree import map_tensors, tensors_in
-from thinrnn.errors import TargetError
+from thinrnn._schemas import PlanFile
+from thinrnn.errors import RunError, TargetError
 from thinrnn.lab.device.arithmetic import exact_products
 from thinrnn.lab.device.graphs import GraphedStep, Step
 from thinrnn.lab.recipes.means import Means
@@ -252,10 +255,10 @@ COUNTERS = ("step", "epoch", "history", "bad_epochs", "stopped", "fold_differenc
 def known_plan(recipe: Recipe[S, D], settings: S, data: D, run: RunFolder) -> Plan:
     """Return the plan of the dense model; finding it may take a while, so the run keeps it."""
     file = run.path / PLAN
-    if not file.exists():
+    if not os.path.lexists(file):
         model = recipe.build(settings, data)
         write_atomic(file, recipe.find_plan(settings, model).to_json())
-    return Plan.from_json(file.read_text())
+    return read_json(file, PlanFile, RunError).plan()
 
 
 def reachable_plan(recipe: Recipe[S, D], settings: S, data: D) -> Plan:

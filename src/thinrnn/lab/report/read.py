@@ -7,8 +7,8 @@
 Only config.json must exist. A run in progress has the other files later.
 """
 
-import json
 import math
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from thinrnn._files import read_json
 from thinrnn.errors import RunError
-from thinrnn.lab.run import RunFolder
+from thinrnn.lab.run import RunFolder, schemas
 from thinrnn.lab.run.folder import KIND_OF, is_running
 from thinrnn.lab.run.metrics import read_metrics
 
@@ -163,20 +164,20 @@ def read_run(folder: Path) -> Run:
     Raises:
         RunError: The folder is no run folder, or one of its files is damaged.
     """
-    config = RunFolder(folder).config
     summaries = {}
-    for kind in KINDS:
-        data = _read_object(folder / f"{kind}.json")
-        if data is not None:
-            with _naming(folder / f"{kind}.json"):
-                summaries[kind] = Summary(_numbers(data), _counts(data, "neurons"))
-    with _naming(folder / "pattern.json"):
-        pattern = _read_object(folder / "pattern.json") or {}
-        matrices = tuple(_matrix(item) for item in pattern.get("matrices", []))
+    run = RunFolder(folder)
+    for kind, data in run.summaries().items():
+        summaries[kind] = Summary(_numbers(data), _counts(data, "neurons"))
+    pattern = folder / "pattern.json"
+    matrices: tuple[WeightMatrix, ...] = ()
+    if os.path.lexists(pattern):
+        with _naming(pattern):
+            found = read_json(pattern, schemas.Pattern, RunError).matrices
+            matrices = tuple(map(_matrix, found))
     return Run(
         folder=folder,
         name=folder.resolve().name,
-        config=config,
+        config=run.config,
         epochs=_read_epochs(folder / "metrics.jsonl"),
         summaries=_with_common_names(summaries),
         matrices=matrices,
@@ -184,23 +185,14 @@ def read_run(folder: Path) -> Run:
     )
 
 
-def _read_object(path: Path) -> dict[str, Any] | None:
-    """Returns the JSON object in a file, None if there is no such file."""
-    if not path.exists():
-        return None
-    with _naming(path):
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(data, dict):
-            raise ValueError("it should hold a JSON object")
-    return data
-
-
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
     """Names the file when something in it is not what it should be."""
     try:
         yield
-    except (OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError) as error:
+        if isinstance(error, RunError):  # which names it already
+            raise
         raise RunError(
             f"{path} is damaged: {error}; restore it, or resume the run to write it again"
         ) from error
@@ -214,7 +206,7 @@ def _read_epochs(path: Path) -> tuple[Epoch, ...]:
     epochs: dict[tuple[str, int], Epoch] = {}
     with _naming(path):
         for event in read_metrics(path):
-            if event["event"] == "epoch":
+            if event.get("event") == "epoch":
                 epoch = _epoch(event)
                 epochs.pop((epoch.phase, epoch.epoch), None)
                 epochs[epoch.phase, epoch.epoch] = epoch
@@ -261,16 +253,13 @@ def _with_common_names(summaries: Mapping[str, Summary]) -> dict[str, Summary]:
     }
 
 
-def _matrix(item: Mapping[str, Any]) -> WeightMatrix:
-    rows, columns = int(item["rows"]), int(item["columns"])
-    if rows < 1 or columns < 1:
-        raise ValueError(f"matrix {item['name']!r} has no entries")
+def _matrix(item: schemas.Matrix) -> WeightMatrix:
     return WeightMatrix(
-        name=str(item["name"]),
-        rows=rows,
-        columns=columns,
-        kept_rows=_kept(item.get("kept_rows"), rows),
-        kept_columns=_kept(item.get("kept_columns"), columns),
+        name=item.name,
+        rows=item.rows,
+        columns=item.columns,
+        kept_rows=_kept(item.kept_rows, item.rows),
+        kept_columns=_kept(item.kept_columns, item.columns),
     )
 
 

@@ -8,20 +8,26 @@ A checkpoint is written under another name and renamed when all of it is on the 
 is removed only after that. So at least one complete checkpoint exists at any moment.
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
+from thinrnn._files import open_regular, read_json
+from thinrnn.errors import FolderError, RunError, ThinRNNError
 from thinrnn.lab.run.errors import StorageError
 from thinrnn.lab.run.files import remove_folder, storage, sync_folder, write_synced
 from thinrnn.lab.run.packing import pack, unpack
+from thinrnn.lab.run.schemas import Manifest
 
 PARTS = ("tensors.safetensors", "state.json")
 
@@ -99,22 +105,40 @@ class Checkpoints:
 def read_checkpoint(folder: Path) -> Any:
     """Return the state of one checkpoint, or raise DamagedError."""
     try:
-        manifest = json.loads((folder / "manifest.json").read_bytes())
+        manifest = read_json(folder / "manifest.json", Manifest).parts()
         contents = []
         for part in PARTS:
-            data = (folder / part).read_bytes()
-            if len(data) != manifest[part]["bytes"]:
-                raise DamagedError(f"{part} has {len(data)} of {manifest[part]['bytes']} bytes")
-            if hashlib.sha256(data).hexdigest() != manifest[part]["sha256"]:
+            with open_regular(folder / part) as file:
+                data = file.read(manifest[part].bytes + 1)
+            if len(data) != manifest[part].bytes:
+                raise DamagedError(f"{part} does not have {manifest[part].bytes} bytes")
+            if hashlib.sha256(data).hexdigest() != manifest[part].sha256:
                 raise DamagedError(f"{part} does not match its checksum")
             contents.append(data)
-        return unpack(json.loads(contents[1]), load_tensors(contents[0]))
-    except FileNotFoundError as error:
-        raise DamagedError(f"{Path(error.filename).name} is missing") from error
-    except (KeyError, TypeError, ValueError, SafetensorError) as error:
-        raise DamagedError(f"manifest.json cannot be read: {error}") from error
+        # NaN and infinity are written by `json.dumps`, and meant: the best score so far may be inf
+        described = from_json(contents[1])
+        return unpack(described, load_tensors(contents[0]))
+    except FolderError as error:
+        raise DamagedError(str(error).rstrip(".")) from error
+    except (LookupError, AttributeError, TypeError, ValueError, SafetensorError) as error:
+        raise DamagedError(f"state.json cannot be read: {error}") from error
     except OSError as error:
         raise StorageError(f"cannot read {folder}: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def fitting(run: Path) -> Iterator[None]:
+    """Say in one line that a checkpoint which is whole is not one of this run."""
+    try:
+        yield
+    except ThinRNNError as error:
+        raise RunError(f"the last checkpoint of {run} does not fit: {error}") from error
+    except (LookupError, AttributeError, TypeError, ValueError, RuntimeError) as error:
+        reason = f"{type(error).__name__}: {error}"[:300]
+        raise RunError(
+            f"the last checkpoint of {run} does not fit its settings ({reason}): remove it, and "
+            "the one before is used."
+        ) from error
 
 
 def _serial(folder: Path) -> int:

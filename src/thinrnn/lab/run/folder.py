@@ -9,16 +9,18 @@ dense.json, small.json, control.json, pattern.json, report.html
 
 import contextlib
 import functools
-import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from thinrnn._files import read_json
 from thinrnn.errors import RunError
 from thinrnn.lab.command import command
 from thinrnn.lab.run.errors import InputError, StorageError
 from thinrnn.lab.run.files import remove_folder, storage, write_json
 from thinrnn.lab.run.metrics import MetricsFile
+from thinrnn.lab.run.schemas import Config, Summary
 
 if TYPE_CHECKING:
     from thinrnn.lab.run.checkpoint import Checkpoints
@@ -62,18 +64,12 @@ class RunFolder:
 
     def _read_config(self) -> dict[str, Any]:
         file = self.path / "config.json"
-        try:
-            config = json.loads(file.read_bytes())
-        except (FileNotFoundError, NotADirectoryError):
+        if not os.path.lexists(file):
             raise RunError(
                 f"{self.path} is not a run folder (it has no config.json); "
                 f"'{command('list')}' shows the runs."
-            ) from None
-        except ValueError as error:
-            raise RunError(f"{file} is not valid JSON ({error}): start the run again.") from None
-        if not isinstance(config, dict) or "settings" not in config or "recipe" not in config:
-            raise RunError(f"{file} was not written by thinrnn train: choose another folder.")
-        return config
+            )
+        return read_json(file, Config, RunError).table()
 
     def metrics(self) -> MetricsFile:
         """Return the open metrics file; a torn last line is cut off."""
@@ -82,7 +78,7 @@ class RunFolder:
     def summary(self, kind: str) -> dict[str, Any] | None:
         """Return dense.json, small.json or control.json, or None while it is not there."""
         file = self.path / f"{kind}.json"
-        return json.loads(file.read_bytes()) if file.exists() else None
+        return read_json(file, Summary, RunError).table() if os.path.lexists(file) else None
 
     def summaries(self) -> dict[str, dict[str, Any]]:
         """Return the summaries that are there."""

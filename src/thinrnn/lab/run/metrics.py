@@ -1,5 +1,6 @@
 """Measured figures, and metrics.jsonl: one JSON object a line, only ever appended to."""
 
+import itertools
 import json
 import os
 from collections.abc import Iterator
@@ -7,7 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from thinrnn._files import MOST_BYTES, open_regular, parse_json
+from thinrnn.errors import RunError
 from thinrnn.lab.run.files import storage
+from thinrnn.lab.run.schemas import Event
 
 Better = Literal["lower", "higher"]
 
@@ -52,13 +56,12 @@ class MetricsFile:
 
     def cut_from(self, key: str, value: str) -> None:
         """Drop everything from the first event on that has this value."""
-        with self.path.open("rb") as file:
-            position = 0
-            for line in file:
-                if json.loads(line).get(key) == value:
-                    self.cut(position)
-                    return
-                position += len(line)
+        position = 0
+        for event, size in _lines(self.path):
+            if event.get(key) == value:
+                self.cut(position)
+                return
+            position += size
 
     def close(self) -> None:
         self.file.close()
@@ -66,12 +69,22 @@ class MetricsFile:
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the events of a file; a last line that is torn is left out."""
-    if not path.exists():
-        return
-    with path.open("rb") as file:
-        for line in file:
-            if line.endswith(b"\n"):
-                yield json.loads(line)
+    if os.path.lexists(path):
+        for event, _ in _lines(path):
+            yield event
+
+
+def _lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield each whole line as an event, and how many bytes it takes."""
+    with open_regular(path, RunError) as file:
+        for number in itertools.count(1):
+            line = file.readline(MOST_BYTES)
+            if not line.endswith(b"\n"):
+                if len(line) == MOST_BYTES:
+                    raise RunError(f"'{path}' is damaged: line {number} is too long.")
+                return
+            event = parse_json(line, Event, f"{path}, line {number}", RunError)
+            yield event.table(), len(line)
 
 
 def _whole_lines(path: Path) -> int:

@@ -6,6 +6,8 @@ import time
 from types import TracebackType
 from typing import Any, Protocol, TextIO
 
+from thinrnn.lab.printable import printable
+
 
 class Progress(Protocol):
     """Where a recipe reports its progress."""
@@ -52,7 +54,7 @@ class Plain:
 
     def line(self, text: str) -> None:
         self.printed = time.monotonic()
-        print(text, file=self.out, flush=True)
+        print(printable(text), file=self.out, flush=True)
 
 
 class Bar:
@@ -90,7 +92,7 @@ class Bar:
         self.rich.update(self.task, completed=done, shown=self.details)
 
     def line(self, text: str) -> None:
-        self.rich.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.rich.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 class Shown:

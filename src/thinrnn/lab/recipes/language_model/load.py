@@ -16,10 +16,11 @@ from torch import nn
 import thinrnn
 from thinrnn._surgery.save import Precision
 from thinrnn.errors import FolderError
-from thinrnn.lab.model_folder import load_weights, read_table, save_weights
+from thinrnn.lab.model_folder import built, load_weights, read_file, save_weights
 from thinrnn.lab.recipes.language_model.corpus import encode_file, load_text
-from thinrnn.lab.recipes.language_model.data import EOS, Splitting, Vocabulary
+from thinrnn.lab.recipes.language_model.data import EOS, Vocabulary
 from thinrnn.lab.recipes.language_model.evaluate import mean_loss, perplexity
+from thinrnn.lab.recipes.language_model.files import RecipeFile, VocabularyFile
 from thinrnn.lab.recipes.language_model.model import LanguageModel, example_tokens
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.run.files import write_json
@@ -58,14 +59,14 @@ def save_model(
 def load_model(folder: str | Path) -> LoadedLanguageModel:
     """Return the model and vocabulary of a folder."""
     folder = Path(folder)
-    recipe, words = (read_table(folder / f"{name}.json") for name in ("recipe", "vocabulary"))
-    try:
-        arguments = {**recipe["model"], "hidden": tuple(recipe["model"]["hidden"])}
-        model: nn.Module = LanguageModel(**arguments)
-        tokens = tuple(words.pop("tokens"))
-        vocabulary = Vocabulary(tokens, Splitting(**words))
-    except (KeyError, TypeError) as error:
-        raise FolderError(f"{folder} was not written by 'thinrnn train': {error}.") from None
+    recipe = read_file(folder / "recipe.json", RecipeFile)
+    vocabulary = read_file(folder / "vocabulary.json", VocabularyFile).vocabulary()
+    if len(vocabulary) != recipe.model.vocabulary:
+        raise FolderError(
+            f"'{folder / 'vocabulary.json'}' is damaged: tokens: there are {len(vocabulary)}, but "
+            f"recipe.json says {recipe.model.vocabulary}."
+        )
+    model = built(lambda: LanguageModel(**recipe.arguments()), folder)
     return LoadedLanguageModel(load_weights(model, folder).eval(), vocabulary)
 
 

@@ -1,6 +1,5 @@
 """A language model in an ONNX file, called like the one in torch."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,11 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from thinrnn._files import read_json
 from thinrnn.errors import FolderError
 from thinrnn.lab.recipes.language_model.corpus import encode_file
-from thinrnn.lab.recipes.language_model.data import EOS, Splitting, Vocabulary
+from thinrnn.lab.recipes.language_model.data import EOS, Vocabulary
 from thinrnn.lab.recipes.language_model.evaluate import mean_loss, perplexity
-from thinrnn.lab.recipes.language_model.export import vocabulary_hash
+from thinrnn.lab.recipes.language_model.export import describe, vocabulary_hash
+from thinrnn.lab.recipes.language_model.files import VocabularyFile
 from thinrnn.lab.run.errors import InputError
 from thinrnn.onnx.runtime import OnnxFile
 
@@ -44,14 +45,10 @@ def read_vocabulary(path: str | Path) -> Vocabulary:
     """Return the vocabulary beside an ONNX file, if it is the one that belongs to it."""
     file = Path(path).parent / "vocabulary.json"
     try:
-        words = json.loads(file.read_bytes())
-        belongs = OnnxFile(path).metadata.get("vocabulary") == vocabulary_hash(words)
-        vocabulary = Vocabulary(tuple(words.pop("tokens")), Splitting(**words))
-    except OSError as error:
-        raise FolderError(f"cannot read {file}: {error.strerror}; export again.") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FolderError(f"{file} holds no vocabulary: {error}; export again.") from None
-    if not belongs:
+        vocabulary = read_json(file, VocabularyFile).vocabulary()
+    except FolderError as error:
+        raise FolderError(f"{error} Export again.") from None
+    if OnnxFile(path).metadata.get("vocabulary") != vocabulary_hash(describe(vocabulary)):
         raise FolderError(f"{file} is not the vocabulary of {path}; export again.")
     return vocabulary
 

@@ -15,10 +15,11 @@ from torch import Tensor, nn
 import thinrnn
 from thinrnn._surgery.save import Precision
 from thinrnn.errors import FolderError
-from thinrnn.lab.model_folder import load_weights, read_table, save_weights
+from thinrnn.lab.model_folder import built, load_weights, read_file, save_weights
 from thinrnn.lab.recipes.squad.batches import Batches
 from thinrnn.lab.recipes.squad.data import Types, encode
 from thinrnn.lab.recipes.squad.evaluate import read_spans, texts_of
+from thinrnn.lab.recipes.squad.files import RecipeFile, VocabularyFile
 from thinrnn.lab.recipes.squad.metrics import em_and_f1
 from thinrnn.lab.recipes.squad.model import BiDAF, example, weights_of
 from thinrnn.lab.recipes.squad.prepare import find_files
@@ -66,29 +67,26 @@ def save_model(
 
 def read_vocabulary(folder: Path) -> SquadVocabulary:
     """Return what the model of a folder knows of words."""
-    words = read_table(folder / "vocabulary.json")
-    try:
-        return SquadVocabulary(
-            tuple(words["words"]), tuple(words["characters"]), words["word_length"]
-        )
-    except (KeyError, TypeError) as error:
-        raise FolderError(f"{folder} was not written by 'thinrnn train': {error}.") from None
+    return read_file(folder / "vocabulary.json", VocabularyFile).vocabulary()
 
 
 def vector_size(folder: Path) -> int:
     """Return how many numbers a word's vector must have for the model of a folder."""
-    return int(read_table(folder / "recipe.json")["model"]["vector"])
+    return read_file(folder / "recipe.json", RecipeFile).model.vector
 
 
 def load_model(folder: str | Path, glove: Tensor | None = None) -> LoadedReader:
     """Return the model and vocabulary of a folder; without GloVe's vectors it knows few words."""
     folder = Path(folder)
     vocabulary = read_vocabulary(folder)
-    recipe = read_table(folder / "recipe.json")
-    try:
-        model = BiDAF(**recipe["model"])
-    except (LookupError, TypeError, ValueError) as error:
-        raise FolderError(f"{folder} was not written by 'thinrnn train': {error}.") from None
+    recipe = read_file(folder / "recipe.json", RecipeFile)
+    if (vocabulary.rows, vocabulary.character_rows) != (recipe.model.rows, recipe.model.characters):
+        raise FolderError(
+            f"'{folder / 'vocabulary.json'}' is damaged: it has {vocabulary.rows} words and "
+            f"{vocabulary.character_rows} characters, but recipe.json says {recipe.model.rows} and "
+            f"{recipe.model.characters}."
+        )
+    model = built(lambda: BiDAF(**recipe.arguments()), folder)
     if glove is not None:
         model.set_glove_(glove)
     return LoadedReader(load_weights(model, folder).eval(), vocabulary)

@@ -191,7 +191,7 @@ def content_changes(name: str, file: Path) -> Iterator[tuple[str, Change]]:
 
 
 def paths(data: Any, start: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the way to every field; of a list the first element and the last, of many keys a few."""
+    """Yield the way to every field; of a list the first element and the last."""
     if isinstance(data, dict):
         keys: list[Any] = list(data)
     elif isinstance(data, list):

@@ -174,7 +174,7 @@ def test_quantize_measures_before_and_after(
     code, printed, _ = call("quantize", file, "--out", out, "--valid", text, "--max-loss", 0.1)
     assert code == 0 and "quality " in printed and "DynamicQuantize" not in printed
     assert printed.splitlines()[-1].startswith(f"wrote {out}; next:")
-    code, printed, _ = call("quantize", file, "--out", out, "--valid", text, "--json")
+    code, printed, _ = call("quantize", file, "--out", out, "--valid", text, "--json", "--force")
     result = json.loads(printed)
     assert code == 0 and abs(result["loss"]) < 0.1
     expected = score_model(model, {"valid": text}, progress=Silent())["valid_perplexity"]
@@ -183,7 +183,7 @@ def test_quantize_measures_before_and_after(
     out.unlink()
     code, _, err = call("quantize", file, "--out", out, "--max-loss", 0.1)
     assert code == 2 and "give --valid FILE" in err
-    (tmp_path / "vocabulary.json").write_text('{"level": "word", "tokens": ["a"]}')
+    (tmp_path / "vocabulary.json").write_text('{"level": "word", "tokens": ["<eos>", "<unk>"]}')
     code, _, err = call("quantize", file, "--out", out, "--valid", text)
     assert code == 2 and "is not the vocabulary of" in err and not out.exists()
 
@@ -220,8 +220,9 @@ def test_best_words_instead_of_logits(model: Path, tmp_path: Path, call: Any) ->
     code, _, err = call("export", model, "--onnx", tmp_path / "d.onnx", "--best", 31)
     assert code != 0 and "there are 30 words" in err and not (tmp_path / "d.onnx").exists()
 
+    assert "--force" in call("quantize", whole, "--out", whole)[2]
     before = whole.read_bytes()  # what was there stays there
-    for command in (("export", model, "--onnx", whole), ("quantize", whole, "--out", whole)):
+    for command in (("export", model, "--onnx", whole), ("quantize", whole, "--out", whole, "--force")):
         code, _, err = call(*command, "--best", 31)
         assert code != 0 and "there are 30 words" in err and whole.read_bytes() == before
     assert not list(tmp_path.glob(".*"))

@@ -9,9 +9,9 @@ HARMFUL = re.compile(
 
 
 def printable(text: str) -> str:
-    """Return a text with escapes, as JSON writes them, in place of control codes.
+    r"""Return a text with escapes, as JSON writes them, in place of control codes.
 
     >>> print(printable("red: \x1b[31m"))
-    red: \\u001b[31m
+    red: \u001b[31m
     """
     return HARMFUL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

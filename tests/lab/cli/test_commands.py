@@ -223,7 +223,7 @@ def test_a_full_disk_is_named_with_the_command_that_continues(texts, tmp_path, c
     monkeypatch.setattr("thinrnn.lab.run.checkpoint.write_synced", full)
     files = ("--train", texts / "train.txt", "--valid", texts / "valid.txt")
     code, _, err = call("train", "lm", *files, "--out", tmp_path / "run", *options())
-    assert code == 1 and "the disk is full; free some space" in err
+    assert code == 2 and "the disk is full; free some space" in err
     assert f"'thinrnn train --resume {tmp_path / 'run'}'" in err
 
 

@@ -281,7 +281,7 @@ def test_another_model_is_refused(folder: Path) -> None:
     with pytest.raises(FolderError, match=r"has 'extra\.weight', which was not saved"):
         thinrnn.load_(larger, folder)
     del fewer._buffers["calls"]
-    with pytest.raises(FolderError, match="'calls' was saved, and the model has none"):
+    with pytest.raises(FolderError, match="'calls' was saved, but the model has no"):
         thinrnn.load_(fewer, folder)
 
 

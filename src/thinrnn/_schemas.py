@@ -5,13 +5,12 @@ Imported where a file is read, because `import thinrnn` does without pydantic.
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from thinrnn._schema import Count, Schema
 from thinrnn.plan import FORMAT as PLAN_FORMAT
 from thinrnn.plan import Group, Plan, Refusal
 
-MOST = 2**31 - 1  # of anything that is counted
-Count = Annotated[int, Field(ge=0, le=MOST)]
 Dtype = Literal[
     "float64",
     "float32",
@@ -31,12 +30,6 @@ Dtype = Literal[
     "uint8",
     "bool",
 ]
-
-
-class Schema(BaseModel):
-    """A file, or a part of one: types are not converted, and numbers are finite."""
-
-    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 
 
 class PlanFile(Schema):

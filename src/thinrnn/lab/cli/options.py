@@ -6,8 +6,6 @@ from typing import Annotated
 
 import typer
 
-from thinrnn.lab.run.errors import InputError
-
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Set = Annotated[
     list[str] | None,
@@ -37,5 +35,7 @@ def refuse_to_replace(path: Path, force: bool) -> None:
     Raises:
         InputError: The file is there, and `force` is false.
     """
+    from thinrnn.lab.run.errors import InputError
+
     if not force and os.path.lexists(path):
         raise InputError(f"{path} is there already: choose another --out, or give --force.")

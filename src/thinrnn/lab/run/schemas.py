@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from thinrnn._schemas import MOST, Count, Schema
+from thinrnn._schema import MOST, Count, Schema
 
 LARGEST = 10**7  # rows or columns of a weight matrix
 Wide = Annotated[int, Field(ge=0, le=2**53)]  # what JSON can count exactly

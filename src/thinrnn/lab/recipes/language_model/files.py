@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from thinrnn._schemas import Count, Schema
+from thinrnn._schema import Count, Schema
 from thinrnn.lab.recipes.language_model.data import EOS, UNK, Splitting, Vocabulary
 
 Size = Annotated[int, Field(ge=1, le=10**7)]

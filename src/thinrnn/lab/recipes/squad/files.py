@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from thinrnn._schemas import Schema
+from thinrnn._schema import Schema
 from thinrnn.lab.recipes.squad.vocabulary import SquadVocabulary
 
 Size = Annotated[int, Field(ge=1, le=10**7)]

@@ -165,6 +165,36 @@ def test_refitting_beats_dropping(sequential: bool) -> None:
     assert errors[0] < 0.7 * errors[1]
 
 
+@pytest.mark.parametrize("score", ["reconstruct", "activation"])
+def test_a_part_that_hardly_moves_the_outputs_loses_most(score: Any) -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.loud, self.quiet = nn.GRU(4, 12), nn.GRU(4, 12)
+            self.heads = nn.ModuleList(nn.Linear(12, 3) for _ in range(2))
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.heads[0](self.loud(x)[0]) + 1e-3 * self.heads[1](self.quiet(x)[0])
+            return y
+
+    torch.manual_seed(0)
+    small = check(
+        Two().double(), [torch.randn(20, 8, 4).double() for _ in range(5)], params=0.6, score=score
+    )
+    kept = {name: size[1] for name, size in thinrnn.pruning_report(small).sizes.items()}
+    assert kept["quiet.l0"] < 0.6 * kept["loud.l0"]
+
+
+def test_models_without_gradients_are_pruned_as_well() -> None:
+    class Frozen(Tagger):
+        def forward(self, words: Tensor) -> Tensor:
+            with torch.no_grad():
+                return super().forward(words)
+
+    torch.manual_seed(0)
+    check(Frozen().double(), words(), params=0.6)
+
+
 def test_the_order_of_the_calls_does_not_matter() -> None:
     calls = words(10)
     other = [*calls[7::-1], *calls[:7:-1]]  # the last two are held out

@@ -32,9 +32,9 @@ class Reading:
 
     @staticmethod
     def of(
-        second: Tensor, weight: Tensor, columns: Tensor, *, scale: float, damping: float, free: bool
+        second: Tensor, weight: Tensor, columns: Tensor, *, damping: float, free: bool
     ) -> "Reading":
-        """Return the part of a matrix that belongs to a group, its error divided by `scale`."""
+        """Return the part of a matrix that belongs to a group."""
         flat = columns.flatten()
         A = second[flat.clamp(min=0)][:, flat.clamp(min=0)]
         W = weight[:, flat.clamp(min=0)].double()
@@ -45,7 +45,7 @@ class Reading:
             A[:, missing] = 0
         diagonal = A.diagonal()
         A = A + torch.diag(torch.full_like(diagonal, damping * float(diagonal.mean()) + 1e-30))
-        return Reading(A, W.T @ W / scale, _inverse(A) if free else None)
+        return Reading(A, W.T @ W, _inverse(A) if free else None)
 
 
 def eliminate(readings: list[Reading], size: int) -> tuple[Tensor, Tensor]:

@@ -21,6 +21,7 @@ from thinrnn._calibration.report import (
     ReaderFit,
     set_report_,
 )
+from thinrnn._calibration.sensitivity import row_weights
 from thinrnn._discovery.find import find_groups
 from thinrnn._gates.attach import attach_, attached
 from thinrnn._gates.estimators import Fixed
@@ -168,7 +169,8 @@ class Calibration:
             raise CalibrationError(
                 f"score='{score}': it is one of reconstruct, activation, magnitude and taylor."
             )
-        return known[score](self.model, self.plan, self.matrices, self.moments)
+        rows = row_weights(self.model, self.matrices, self.moments, self.fitted)
+        return known[score](self.model, self.plan, self.matrices, self.moments, rows)
 
     def prune(
         self,

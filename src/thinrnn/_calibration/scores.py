@@ -1,6 +1,6 @@
 """Which neurons matter: one error per neuron, small for those to remove first."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from thinrnn._calibration.elimination import Reading, eliminate
 from thinrnn._calibration.matrices import Matrix
 from thinrnn._calibration.moments import Moments
+from thinrnn._calibration.sensitivity import Rows
 from thinrnn._model.tree import call_arguments
 from thinrnn._penalties.group_lasso import squared_norms
 from thinrnn.plan import Plan, named_tensors
@@ -26,12 +27,16 @@ def magnitude(model: nn.Module, plan: Plan) -> Errors:
 
 
 def activation(
-    model: nn.Module, plan: Plan, matrices: dict[str, Matrix], moments: dict[str, Moments]
+    model: nn.Module,
+    plan: Plan,
+    matrices: dict[str, Matrix],
+    moments: dict[str, Moments],
+    rows: Rows,
 ) -> Errors:
     """Return E[x_j^2] |W_j|^2 of each neuron, summed over its readers."""
     errors = {g.name: torch.zeros(g.size, dtype=torch.float64) for g in plan.groups}
-    for matrix, weight, second, scale in _read(model, matrices, moments):
-        own = second.diagonal() * weight.double().square().sum(0) / scale  # (P,)
+    for matrix, weight, second in _read(model, matrices, moments, rows):
+        own = second.diagonal() * weight.square().sum(0)  # (P,)
         for group, columns in matrix.columns.items():
             part = torch.where(columns < 0, 0.0, own[columns.clamp(min=0)].cpu())
             errors[group] += part.sum(1)
@@ -39,18 +44,21 @@ def activation(
 
 
 def reconstruct(
-    model: nn.Module, plan: Plan, matrices: dict[str, Matrix], moments: dict[str, Moments]
+    model: nn.Module,
+    plan: Plan,
+    matrices: dict[str, Matrix],
+    moments: dict[str, Moments],
+    rows: Rows,
 ) -> Errors:
     """Return the error that remains after refitting when neurons go in the best order."""
     readings: dict[str, list[Reading]] = {g.name: [] for g in plan.groups}
-    for matrix, weight, second, scale in _read(model, matrices, moments):
+    for matrix, weight, second in _read(model, matrices, moments, rows):
         for group, columns in matrix.columns.items():
             readings[group].append(
                 Reading.of(
                     second.cpu(),
                     weight.cpu(),
                     columns,
-                    scale=scale,
                     damping=DAMPING,
                     free=matrix.is_free,
                 )
@@ -89,21 +97,11 @@ def taylor(
 
 
 def _read(
-    model: nn.Module, matrices: dict[str, Matrix], moments: dict[str, Moments]
-) -> list[tuple[Matrix, Tensor, Tensor, float]]:
-    """Return each matrix with its weight (O, P), second moment (P, P) and the scale of its output.
-
-    Matrices that add up to one output, the input and the recurrent weights of a layer, have one
-    scale: what counts is the error of their sum.
-    """
+    model: nn.Module, matrices: dict[str, Matrix], moments: dict[str, Moments], rows: Rows
+) -> Iterator[tuple[Matrix, Tensor, Tensor]]:
+    """Yield each matrix with its weight (O, P), rows scaled by what they count, and E[x x']."""
     tensors = named_tensors(model)
-    rows = []
-    energy: dict[str, float] = {}
     for matrix in matrices.values():
-        weight = tensors[matrix.name].detach().flatten(1)
+        W = tensors[matrix.name].detach().flatten(1).double()
         second = moments[matrix.name].second(centred=bool(matrix.bias))
-        W = weight.double()
-        own = float(((W.T @ W) * second).sum())
-        energy[matrix.output] = energy.get(matrix.output, 0.0) + own
-        rows.append((matrix, weight, second))
-    return [(m, w, s, max(energy[m.output], 1e-30)) for m, w, s in rows]
+        yield matrix, rows[matrix.name].to(W.device).sqrt()[:, None] * W, second

@@ -114,7 +114,7 @@ class Reader {
   }
 }
 
-/** Returns the number that 16 bits stand for. */
+/** Returns the number that 16 bits encode. */
 function fromHalf(bits) {
   const [exponent, fraction] = [(bits >> 10) & 31, bits & 1023];
   const size = exponent ? 2 ** (exponent - 25) * (1024 + fraction) : 2 ** -24 * fraction;

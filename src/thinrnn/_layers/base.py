@@ -60,7 +60,7 @@ class Layer:
         name: the module's name in the model.
         module: the module.
         spaces: the rows of neurons by name, filled by `build`. The names "input" and "output"
-            stand for what the module reads and returns.
+            are what the module reads and returns.
         axis: where the neurons are in the tensor that the module takes and in the one it returns.
         multiplies: whether parameters named "weight" are matrices that multiply the input.
         stacked: whether a state has a first dimension over layers and directions, as in `nn.LSTM`.

@@ -186,7 +186,7 @@ def _has_one_size(rnn: nn.RNNBase, cuts: Positions | None = None) -> bool:
         left = (cuts or {}).get(name, {})
         shape = (len(left[d]) if d in left else n for d, n in enumerate(parameter.shape))
         shapes[name[:9]].add(tuple(shape))
-    wide = any(outputs >= cells for outputs, cells in shapes["weight_hr"])  # torch wants fewer
+    wide = any(outputs >= cells for outputs, cells in shapes["weight_hr"])  # torch requires fewer
     return len(shapes["weight_hh"]) == 1 and not wide
 
 

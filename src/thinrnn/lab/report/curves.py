@@ -175,7 +175,7 @@ def _chart(
         notes.append(f"{missing} {were} not finite and left out.")
     keys = [Key(line.name, write(_shown(line)), line.colour, line.dash) for line in lines]
     many = len(lines) > 2 * len(SERIES)
-    said = ", ".join(f"{k.name} {k.text}" for k in keys[: 2 * len(SERIES)])
+    values = ", ".join(f"{k.name} {k.text}" for k in keys[: 2 * len(SERIES)])
     by_x = [dict(zip(line.x, line.y, strict=True)) for line in lines]
     xs = sorted({x for known in by_x for x in known})
     rows = [
@@ -186,7 +186,7 @@ def _chart(
         title,
         " ".join(notes),
         [] if many else keys,
-        line_chart(key, f"{title} against epochs: {said}.", lines, zero=zero, log=log),
+        line_chart(key, f"{title} against epochs: {values}.", lines, zero=zero, log=log),
         Table(
             f"{title} by epoch",
             ["epoch", *(line.name for line in lines)],

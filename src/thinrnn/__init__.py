@@ -26,6 +26,7 @@ _HOMES = {
     "_surgery.shrink": ["cut_", "kept_neurons", "shrink_"],
     "_surgery.verify": ["verify"],
     "errors": [
+        "CalibrationError",
         "ExampleError",
         "ExportError",
         "FolderError",

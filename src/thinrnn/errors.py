@@ -2,7 +2,15 @@
 
 
 class ThinRNNError(Exception):
-    """Base class of every error that thinrnn raises on purpose: catch this one to catch all."""
+    """Base class of every error that thinrnn raises on purpose: catch this one to catch all.
+
+    Example:
+        >>> try:
+        ...     thinrnn.compact(torch.nn.LSTM(3, 4))
+        ... except thinrnn.ThinRNNError as error:
+        ...     print(type(error).__name__)
+        GateError
+    """
 
 
 class ExampleError(ThinRNNError, ValueError):

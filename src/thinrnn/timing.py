@@ -37,6 +37,12 @@ class Timing:
         low: The 10th percentile.
         high: The 90th percentile.
         calls: How many calls were timed.
+
+    Example:
+        >>> times = thinrnn.benchmark({"lstm": nn.LSTM(8, 32)}, torch.randn(5, 1, 8), seconds=0.01)
+        >>> timing = times["lstm"]
+        >>> timing.low <= timing.median <= timing.high
+        True
     """
 
     median: float
@@ -62,6 +68,13 @@ class Benchmark(Mapping[str, Timing]):
     Attributes:
         timings: The timings by name. The first one is what the others are compared with.
         threads: The CPU threads that torch used.
+
+    Example:
+        >>> models = {"dense": nn.LSTM(8, 64), "small": nn.LSTM(8, 16)}
+        >>> times = thinrnn.benchmark(models, torch.randn(5, 1, 8), seconds=0.01)
+        >>> times.speedup("dense")
+        1.0
+        >>> fastest = min(times, key=lambda name: times[name].median)
     """
 
     timings: dict[str, Timing]

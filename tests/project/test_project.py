@@ -1,5 +1,6 @@
 """The package as a whole: its public names, its imports, its files."""
 
+import doctest
 import inspect
 import re
 import shutil
@@ -98,12 +99,19 @@ def test_every_name_of_the_contract_is_public() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(set(thinrnn.__all__) - {"__version__"}))
-def test_public_name_has_a_docstring(name: str) -> None:
+def test_docstring_of_a_public_name_teaches(name: str) -> None:
+    """`help` is enough to use a name: arguments, result, and an example that test_doctest runs."""
     thing = getattr(thinrnn, name)
-    assert inspect.isclass(thing) or callable(thing) or inspect.ismodule(thing)
-    text = (thing.__doc__ or "").strip()
-    # A dataclass without a docstring gets its signature as one.
-    assert text and not text.startswith(f"{name}("), f"thinrnn.{name} has no docstring"
+    text = inspect.getdoc(thing) or ""
+    if inspect.isclass(thing) and issubclass(thing, thinrnn.ThinRNNError):
+        assert text != inspect.getdoc(Exception)
+        return
+    assert doctest.DocTestParser().get_examples(text), f"thinrnn.{name} has no example"
+    if inspect.isfunction(thing):
+        signature = inspect.signature(thing)
+        missing = [p for p in signature.parameters if not re.search(rf"^ *\*?{p}: ", text, re.M)]
+        assert not missing, f"thinrnn.{name} does not describe {missing}"
+        assert signature.return_annotation is None or "Returns:" in text
 
 
 def test_import_loads_nothing_that_is_optional() -> None:

@@ -37,6 +37,15 @@ class Export:
         outputs: The shape of each output, by name.
         states: The inputs that are states. The next value of "NAME" is the output "NAME.next".
         checked: The sizes of the free axes at which the file was run beside the model.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> model, path = nn.LSTM(4, 3), mkdtemp() + "/lstm.onnx"
+        >>> export = thinrnn.export_onnx(model, path, torch.randn(5, 2, 4), streaming=True)
+        >>> export.states
+        ('l0.h', 'l0.c')
+        >>> export.difference < 1e-4
+        True
     """
 
     path: Path

@@ -24,6 +24,14 @@ class Quantized:
         bytes: The size of the 8-bit file.
         quality_before: What `measure` returned for the float32 file, if one was given.
         quality: What `measure` returned for the 8-bit file.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> folder = mkdtemp()
+        >>> export = thinrnn.export_onnx(nn.LSTM(24, 20), f"{folder}/a.onnx", torch.randn(5, 2, 24))
+        >>> quantized = thinrnn.quantize_onnx(export.path, f"{folder}/a.int8.onnx")
+        >>> quantized.bytes < quantized.bytes_before
+        True
     """
 
     path: Path
@@ -92,9 +100,7 @@ def quantize_onnx(
         MissingExtraError: The extra "onnx" is not installed.
 
     Examples:
-        >>> import torch
         >>> from tempfile import mkdtemp
-        >>> from thinrnn import export_onnx
         >>> folder = mkdtemp()
         >>> model = torch.nn.LSTM(24, 20)
         >>> exported = export_onnx(model, folder + "/lstm.onnx", torch.randn(5, 2, 24))

@@ -39,6 +39,14 @@ class QuantizedWeight:
         now: "int8" if the operator computes in 8 bits, "int8 lookup" for a table of embeddings,
             "int8 in the file" if it is float32 once loaded, or "float32".
         why: Why it is not computed in 8 bits.
+
+    Example:
+        >>> from tempfile import mkdtemp
+        >>> folder = mkdtemp()
+        >>> export = thinrnn.export_onnx(nn.GRU(24, 20), f"{folder}/a.onnx", torch.randn(5, 2, 24))
+        >>> quantized = thinrnn.quantize_onnx(export.path, f"{folder}/a.int8.onnx")
+        >>> {weight.operator: weight.now for weight in quantized.weights}
+        {'GRU': 'float32'}
     """
 
     name: str

@@ -25,6 +25,7 @@ _HOMES = {
     "_surgery.save": ["load_", "save"],
     "_surgery.shrink": ["cut_", "kept_neurons", "shrink_"],
     "_surgery.verify": ["verify"],
+    "_training.pruner": ["Pruner"],
     "errors": [
         "CalibrationError",
         "ExampleError",

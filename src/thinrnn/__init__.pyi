@@ -38,6 +38,7 @@ from thinrnn._surgery.shrink import cut_ as cut_
 from thinrnn._surgery.shrink import kept_neurons as kept_neurons
 from thinrnn._surgery.shrink import shrink_ as shrink_
 from thinrnn._surgery.verify import verify as verify
+from thinrnn._training.pruner import Pruner as Pruner
 from thinrnn.errors import CalibrationError as CalibrationError
 from thinrnn.errors import ExampleError as ExampleError
 from thinrnn.errors import ExportError as ExportError

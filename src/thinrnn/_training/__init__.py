@@ -1,0 +1,1 @@
+"""Pruner: gates, target and shrinking in somebody else's training loop."""

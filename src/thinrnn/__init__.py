@@ -26,6 +26,7 @@ _HOMES = {
     "_surgery.shrink": ["cut_", "kept_neurons", "shrink_"],
     "_surgery.verify": ["verify"],
     "_training.pruner": ["Pruner"],
+    "c.export": ["CExport", "export_c"],
     "errors": [
         "CalibrationError",
         "ExampleError",

@@ -39,6 +39,8 @@ from thinrnn._surgery.shrink import kept_neurons as kept_neurons
 from thinrnn._surgery.shrink import shrink_ as shrink_
 from thinrnn._surgery.verify import verify as verify
 from thinrnn._training.pruner import Pruner as Pruner
+from thinrnn.c.export import CExport as CExport
+from thinrnn.c.export import export_c as export_c
 from thinrnn.errors import CalibrationError as CalibrationError
 from thinrnn.errors import ExampleError as ExampleError
 from thinrnn.errors import ExportError as ExportError

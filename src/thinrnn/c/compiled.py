@@ -1,0 +1,67 @@
+"""C files compiled and called, to check and to time them."""
+
+import ctypes
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy
+
+from thinrnn.errors import ExportError, MissingExtraError
+
+Array = numpy.ndarray[Any, Any]
+STRICT = ("-std=c99", "-Wall", "-Werror", "-pedantic")
+
+
+def compiler() -> list[str]:
+    """Return the command of the C compiler: that of the variable CC, or cc.
+
+    Raises:
+        MissingExtraError: There is none.
+    """
+    command = shlex.split(os.environ.get("CC", "cc"))
+    if not command or shutil.which(command[0]) is None:
+        raise MissingExtraError(
+            f"there is no C compiler '{' '.join(command)}', which has to check the file: install "
+            "gcc or clang, or name yours in the environment variable CC."
+        )
+    return command
+
+
+def compile_shared(source: Path, library: Path, *options: str) -> None:
+    """Compile a C file into a shared library."""
+    # The file may still have a temporary name.
+    command = [*compiler(), *STRICT, *options, "-shared", "-fPIC", "-x", "c", str(source)]
+    done = subprocess.run(
+        [*command, "-o", str(library), "-lm"], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise ExportError(f"the C compiler refuses the file: {' '.join(done.stderr.split())[:300]}")
+
+
+class Step:
+    """The step function of a shared library, with its state and its buffers."""
+
+    def __init__(
+        self, library: Path, name: str, state: int, inputs: Sequence[Array], outputs: Sequence[int]
+    ) -> None:
+        loaded = ctypes.CDLL(str(library))
+        self._reset, self._step = loaded[f"{name}_reset"], loaded[f"{name}_step"]
+        self.inputs = [numpy.ascontiguousarray(one) for one in inputs]
+        self.outputs = [numpy.zeros(size, numpy.float32) for size in outputs]
+        self._state = numpy.zeros(max(1, state), numpy.float32)
+        arrays = (self._state, *self.inputs, *self.outputs)
+        self._pointers = [ctypes.c_void_p(array.ctypes.data) for array in arrays]
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin a new sequence."""
+        self._reset(self._pointers[0])
+
+    def __call__(self) -> None:
+        """Run one step, from `inputs` to `outputs`."""
+        self._step(*self._pointers)

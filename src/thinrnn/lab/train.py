@@ -116,7 +116,6 @@ def train(
     with (
         report_if_stopped(run),
         run.locked(),
-        StopRequest() as stop,
         contextlib.closing(run.metrics()) as metrics,
         contextlib.closing(
             Monitor(
@@ -144,7 +143,8 @@ def train(
             phase.batches = batches[is_dense]
             trainer = Trainer(phase, run, metrics, monitor, progress)
             trainer.resume()
-            trainer.train(stop)
+            with StopRequest(progress) as stop:
+                trainer.train(stop)
             finish_phase(phase, run, trainer.seconds)
             if name != "gated":  # its last checkpoint is what `thinrnn compact` reads
                 run.checkpoints.drop(name)
@@ -349,6 +349,6 @@ def report_if_stopped(run: RunFolder) -> Iterator[None]:
     try:
         yield
     except InterruptedRunError:
-        with contextlib.suppress(Exception):  # the checkpoint is what matters
+        with contextlib.suppress(Exception, KeyboardInterrupt):  # the checkpoint is what matters
             write_report([run.path])
         raise

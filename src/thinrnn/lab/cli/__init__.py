@@ -1,5 +1,7 @@
 """The command line: `thinrnn COMMAND`, one file per command."""
 
+import atexit
+import signal
 import sys
 import warnings
 from typing import Any
@@ -13,7 +15,15 @@ def main(arguments: list[str] | None = None) -> None:
     """
     with warnings.catch_warnings():
         warnings.showwarning = _note
-        sys.exit(_run(arguments))
+        # Ctrl-C while Python itself shuts down is late, and would be printed as an exception.
+        atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+        try:
+            code, message = _run(arguments)
+            _say(message)
+        except KeyboardInterrupt:  # once more, on the way out
+            code = 130
+            _say("stopped")
+        sys.exit(code)
 
 
 def _note(message: Warning | str, *place: Any, **more: Any) -> None:
@@ -21,40 +31,53 @@ def _note(message: Warning | str, *place: Any, **more: Any) -> None:
     print(f"note: {_one_line(str(message))}", file=sys.stderr)
 
 
-def _run(arguments: list[str] | None) -> int:
-    """Run one command and return its exit code."""
-    from thinrnn.errors import ThinRNNError
-    from thinrnn.lab.cli.app import app
-    from thinrnn.lab.cli.output import exit_code
+def _say(message: str) -> None:
+    """Print what failed, in one line."""
+    if message:
+        print(f"thinrnn: {_one_line(message)}", file=sys.stderr)
+
+
+def _run(arguments: list[str] | None) -> tuple[int, str]:
+    """Run one command and return its exit code, and what to say if it failed."""
+    from thinrnn.lab.cli.imports import patient_imports
 
     try:
-        return app(arguments, prog_name="thinrnn", standalone_mode=False) or 0
-    except ThinRNNError as error:
-        return _fail(str(error), exit_code(error))
+        with patient_imports():
+            from thinrnn.lab.cli.app import app
+
+            code: int = app(arguments, prog_name="thinrnn", standalone_mode=False) or 0
+        return code, "stopped" if code == 130 else ""  # typer makes a code of Ctrl-C
     except KeyboardInterrupt:
-        return _fail("stopped", 130)
+        return 130, "stopped"
     except MemoryError:
-        return _fail("not enough memory: try a smaller model, batch or text", 2)
+        return 2, "not enough memory: try a smaller model, batch or text"
     except BrokenPipeError:  # as in `thinrnn list | head -1`
         sys.stderr.close()
-        return 1
-    except OSError as error:  # one that no command expects, such as a folder without permission
-        where = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{where}{error.strerror or error}", 2)
+        return 1, ""
     except Exception as error:
-        # Wrong options; the class is typer's own or click's, depending on typer's version.
-        if not hasattr(error, "format_message"):
-            raise
-        message = error.format_message()  # empty without a command: then the help was shown
-        context = getattr(error, "ctx", None)
-        program = context.command_path if context else "thinrnn"
-        return _fail(f"{message.rstrip('.')}. See '{program} --help'.", 2) if message else 2
+        return _failure(error)
 
 
-def _fail(message: str, code: int) -> int:
-    """Print an error in one line and return its exit code."""
-    print(f"thinrnn: {_one_line(message)}", file=sys.stderr)
-    return code
+def _failure(error: Exception) -> tuple[int, str]:
+    """Return exit code and message of an error; one that nobody expects is raised again."""
+    from thinrnn.errors import ThinRNNError
+    from thinrnn.lab.cli.output import exit_code
+    from thinrnn.lab.run.stop import ended_by_interrupt
+
+    if isinstance(error, ThinRNNError):
+        return exit_code(error), str(error)
+    if ended_by_interrupt(error):
+        return 130, "stopped"
+    if isinstance(error, OSError):  # such as a folder without permission
+        where = f"{error.filename}: " if error.filename else ""
+        return 2, f"{where}{error.strerror or error}"
+    # Wrong options; the class is typer's own or click's, depending on typer's version.
+    if not hasattr(error, "format_message"):
+        raise error
+    message = error.format_message()  # empty without a command: then the help was shown
+    context = getattr(error, "ctx", None)
+    program = context.command_path if context else "thinrnn"
+    return 2, f"{message.rstrip('.')}. See '{program} --help'." if message else ""
 
 
 def _one_line(message: str) -> str:

@@ -11,7 +11,7 @@ from thinrnn.lab.cli.summary import run_table, verdict_lines
 from thinrnn.lab.command import command
 from thinrnn.lab.data.corpora import corpus
 from thinrnn.lab.recipes.settings import changed, from_toml
-from thinrnn.lab.run import InputError, RunFolder, StorageError
+from thinrnn.lab.run import InputError, InterruptedRunError, RunFolder, StorageError
 from thinrnn.lab.run.folder import free_name
 from thinrnn.lab.verdicts import verdicts
 
@@ -66,12 +66,18 @@ def start_or_resume(
 
 @contextlib.contextmanager
 def _naming_resume(folder: Path) -> Iterator[None]:
+    """Add to an error that leaves the run unfinished how to go on with it."""
+    again = f"'{command('train', '--resume', folder)}'"
     try:
         yield
     except StorageError as error:
-        raise StorageError(
-            f"{error} Then continue with '{command('train', '--resume', folder)}'"
-        ) from error
+        raise StorageError(f"{error} Then continue with {again}") from error
+    except KeyboardInterrupt as error:
+        if isinstance(error.__context__, InterruptedRunError):  # Ctrl-C again on the way out
+            raise error.__context__ from None
+        if (folder / "config.json").exists():
+            raise InterruptedRunError(f"stopped; go on with {again}") from None
+        raise
 
 
 def finish(run: RunFolder, *, as_json: bool) -> int:

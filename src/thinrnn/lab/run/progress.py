@@ -21,6 +21,9 @@ class Progress(Protocol):
     def line(self, text: str) -> None:
         """Print a line that stays on the screen."""
 
+    def end(self) -> None:
+        """Leave the terminal as it was."""
+
 
 class Silent:
     """No output."""
@@ -30,6 +33,8 @@ class Silent:
     def step(self, done: int, **shown: str) -> None: ...
 
     def line(self, text: str) -> None: ...
+
+    def end(self) -> None: ...
 
 
 class Plain:
@@ -55,6 +60,8 @@ class Plain:
     def line(self, text: str) -> None:
         self.printed = time.monotonic()
         print(printable(text), file=self.out, flush=True)
+
+    def end(self) -> None: ...
 
 
 class Bar:
@@ -94,6 +101,9 @@ class Bar:
     def line(self, text: str) -> None:
         self.rich.console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
+    def end(self) -> None:
+        self.rich.stop()
+
 
 class Shown:
     """`with Shown() as progress` gives a bar on a terminal and plain lines elsewhere."""
@@ -102,7 +112,7 @@ class Shown:
         self.out = sys.stdout if out is None else out
 
     def __enter__(self) -> Progress:
-        self.progress: Plain | Bar = Bar(self.out) if self.out.isatty() else Plain(self.out)
+        self.progress: Progress = Bar(self.out) if self.out.isatty() else Plain(self.out)
         return self.progress
 
     def __exit__(
@@ -111,8 +121,7 @@ class Shown:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if isinstance(self.progress, Bar):
-            self.progress.rich.stop()
+        self.progress.end()
 
 
 def time_left(spent: float, done: int, left: int) -> str:

@@ -10,6 +10,7 @@ import pytest
 from thinrnn.lab.cli import main
 from thinrnn.lab.data import corpora
 from thinrnn.lab.recipes.language_model import corpus as texts_module
+from thinrnn.lab.run import RunFolder
 from tools.results.publish import one_line_lists, without_paths
 
 OPTIONS = {
@@ -190,3 +191,11 @@ def test_lists_of_numbers_are_on_one_line():
     text = one_line_lists(value)
     assert json.loads(text) == value
     assert '"a": [1, 2.5, null]' in text and '"d": ["x", "y"]' in text
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "/x"])
+def test_a_name_that_leaves_the_folder_of_results_is_refused(tmp_path, publish, name):
+    RunFolder.create(tmp_path / "run", {"recipe": "language_model", "settings": {}})
+    code, _, err = publish(tmp_path / "run", "--name", name, "--to", tmp_path / "to")
+    assert code == 2 and "is no name for a file" in err
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]

@@ -10,7 +10,7 @@ from thinrnn.errors import RunError
 from thinrnn.lab import recipes
 from thinrnn.lab.command import command
 from thinrnn.lab.recipes.finish import store
-from thinrnn.lab.run import RunFolder
+from thinrnn.lab.run import InputError, RunFolder
 from thinrnn.lab.run.files import write_atomic
 from thinrnn.lab.run.folder import KIND_OF
 from thinrnn.lab.run.metrics import read_metrics
@@ -18,6 +18,8 @@ from thinrnn.lab.run.progress import Progress
 from tools.results.paths import without_paths
 from tools.results.pattern import pattern_picture
 from tools.results.runs import place
+
+NAME = re.compile(r"\w[\w.-]*")
 
 # Settings of a control that was trained alone: its sizes, and what changes no result.
 MAY_DIFFER = (
@@ -43,6 +45,10 @@ def publish(
     one in the folder `data`.
     """
     name = name or default_name(run)
+    if not NAME.fullmatch(name):
+        raise InputError(
+            f"'{name}' is no name for a file in {folder}: give --name with letters, digits and .-_"
+        )
     result = summed_up(run, name)
     if control is not None:
         add_control(result, run, control)

@@ -58,7 +58,7 @@ class Checkpoints:
         temporary = self.folder / f".tmp-{final.name}"
         with storage(final):
             try:
-                self.folder.mkdir(parents=True, exist_ok=True)
+                self.folder.mkdir(exist_ok=True)  # in a run folder, or else that is gone
                 remove_folder(temporary)
                 temporary.mkdir()
                 for part, data in zip(PARTS, contents, strict=True):

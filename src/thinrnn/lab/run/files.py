@@ -26,10 +26,10 @@ def storage(path: Path) -> Iterator[None]:
             errno.EDQUOT: "the disk quota is used up; free some space",
             errno.EROFS: "the file system is read-only; choose another folder or make it writable",
             errno.EACCES: "permission denied; choose another folder or make it writable",
+            errno.ENOENT: "its folder is gone; restore it, or mount it again",
         }.get(error.errno or 0, error.strerror or str(error))
-        raise StorageError(
-            f"cannot write {path}: {why}. What was written before is still there."
-        ) from error
+        rest = "" if error.errno == errno.ENOENT else " What was written before is still there."
+        raise StorageError(f"cannot write {path}: {why}.{rest}") from error
 
 
 def sync_folder(folder: Path) -> None:

@@ -87,6 +87,8 @@ class RunFolder:
 
     def write_summary(self, kind: str, summary: dict[str, Any]) -> None:
         """Write dense.json, small.json or control.json: from then on that phase is over."""
+        with storage(self.path):
+            (self.path / "config.json").stat()  # a folder that is gone must not come back by halves
         write_json(self.path / f"{kind}.json", {"kind": kind, **summary})
 
     def clear_leftovers(self) -> None:

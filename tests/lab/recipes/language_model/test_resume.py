@@ -52,7 +52,8 @@ def result(folder):
     summaries = {}
     for kind in ("dense", "small", "control"):
         summary = json.loads((folder / f"{kind}.json").read_text())
-        summaries[kind] = {**summary, "seconds": 0, "milliseconds": 0}
+        timing = ("seconds", "milliseconds", "milliseconds_spread")
+        summaries[kind] = {**summary, **dict.fromkeys(timing, 0)}
     return weights, events, summaries
 
 

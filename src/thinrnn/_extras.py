@@ -26,7 +26,8 @@ def require(extra: str, *modules: str) -> None:
     """Check that optional packages are installed.
 
     Args:
-        extra: The extra that installs them, as in pyproject.toml: "onnx", "report", "data".
+        extra: The extra that installs them, as in pyproject.toml: "onnx", "report", "data",
+            "integrations".
         *modules: Their names as Python imports them.
 
     Raises:

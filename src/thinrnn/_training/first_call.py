@@ -10,13 +10,15 @@ from thinrnn._model.tree import map_tensors
 
 
 class FirstCall:
-    """Keeps a copy of the arguments of a model's first call, as an example for `find_groups`."""
+    """Keeps a copy of what the first call in training is given, as an example for `find_groups`."""
 
     def __init__(self, model: nn.Module) -> None:
         self.example: Any = None
         self.handle = model.register_forward_pre_hook(self, with_kwargs=True)
 
     def __call__(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not torch.is_grad_enabled():  # an evaluation before the training
+            return
         call = args if not kwargs else _by_name(model, args, kwargs)
         with torch.no_grad():
             self.example = map_tensors(call, lambda t: t.detach().clone())

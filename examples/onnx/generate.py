@@ -1,6 +1,6 @@
 """Continue a text with an exported language model; needs onnxruntime and numpy, nothing else.
 
-thinrnn export runs/demo --onnx demo/model.onnx --streaming
+thinrnn export runs/demo --out demo/model.onnx --streaming
 python generate.py demo/model.onnx "the value of"
 """
 

@@ -129,7 +129,7 @@ def test_a_text_cannot_judge_what_is_no_language_model(tmp_path: Path, call: Any
     ("arguments", "message"),
     [
         (["export", "nowhere", "--onnx", "a.onnx"], "nowhere does not exist"),
-        (["export", "."], "Missing option '--onnx'"),
+        (["export", "."], "Missing option '--out'"),
         (["quantize", "a.onnx", "--out", "b.onnx"], "a.onnx is not a file"),
     ],
 )

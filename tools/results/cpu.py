@@ -15,6 +15,7 @@ RUNTIMES = {
     "onnx": "ONNX Runtime float32",
     "int8": "ONNX Runtime int8",
     "best": "ONNX Runtime int8, 10 best words of the last step",
+    "c": "plain C",
 }
 CASES = {  # what is timed: (steps, caches)
     (30, "warm"): "batch 10, 30 steps",

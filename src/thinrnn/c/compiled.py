@@ -5,7 +5,6 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,25 +42,14 @@ def compile_shared(source: Path, library: Path, *options: str) -> None:
         raise ExportError(f"the C compiler refuses the file: {' '.join(done.stderr.split())[:300]}")
 
 
-class Step:
-    """The step function of a shared library, with its state and its buffers."""
+class Functions:
+    """The two functions of a shared library; they take pointers to arrays."""
 
-    def __init__(
-        self, library: Path, name: str, state: int, inputs: Sequence[Array], outputs: Sequence[int]
-    ) -> None:
+    def __init__(self, library: Path, name: str) -> None:
         loaded = ctypes.CDLL(str(library))
-        self._reset, self._step = loaded[f"{name}_reset"], loaded[f"{name}_step"]
-        self.inputs = [numpy.ascontiguousarray(one) for one in inputs]
-        self.outputs = [numpy.zeros(size, numpy.float32) for size in outputs]
-        self._state = numpy.zeros(max(1, state), numpy.float32)
-        arrays = (self._state, *self.inputs, *self.outputs)
-        self._pointers = [ctypes.c_void_p(array.ctypes.data) for array in arrays]
-        self.reset()
+        self.reset, self.step = loaded[f"{name}_reset"], loaded[f"{name}_step"]
 
-    def reset(self) -> None:
-        """Begin a new sequence."""
-        self._reset(self._pointers[0])
 
-    def __call__(self) -> None:
-        """Run one step, from `inputs` to `outputs`."""
-        self._step(*self._pointers)
+def pointer(array: Array) -> ctypes.c_void_p:
+    """Return where the values of a contiguous array begin; the array has to outlive it."""
+    return ctypes.c_void_p(array.ctypes.data)

@@ -14,7 +14,7 @@ from thinrnn._files import write_safely
 from thinrnn._gates.attach import is_attached
 from thinrnn._model.copying import copy_module
 from thinrnn._model.tree import tensors_in
-from thinrnn.c.compiled import Step, compile_shared, compiler
+from thinrnn.c.compiled import Functions, compile_shared, compiler, pointer
 from thinrnn.c.program import Program
 from thinrnn.c.record import identifier, record_step
 from thinrnn.c.write import flash, in_8_bits, write
@@ -26,6 +26,7 @@ from thinrnn.onnx.check import LARGEST_DIFFERENCE
 from thinrnn.onnx.runtime import difference
 
 Precision = Literal["float32", "int8"]
+MOST_WEIGHTS = 20_000_000  # compilers take minutes and gigabytes for more
 LENGTHS = (1, 2, 9)  # besides the example's
 
 
@@ -111,6 +112,11 @@ def export_c(
         raise GateError("this model has gates; export_c(compact(model), ...) writes the small one.")
     if precision not in ("float32", "int8"):
         raise ExportError(f'export_c: precision is {precision!r}; give "float32" or "int8".')
+    if sum(p.numel() for p in small.parameters()) > MOST_WEIGHTS:
+        raise ExportError(
+            f"export_c: the model has more than {MOST_WEIGHTS:,} weights, too many for the text of "
+            "a C file; use export_onnx."
+        )
     path = Path(path)
     subject = Subject(copy_module(small).eval().cpu().float(), example)
     states = states_of(subject.calls, subject.axes) if subject.calls.layers else {}
@@ -230,15 +236,15 @@ def _run(
         rows = tensor.movedim(axes[at], 0) if at in axes else tensor.expand(steps, *tensor.shape)
         kind = numpy.float32 if tensor.is_floating_point() else numpy.int32
         given.append(rows.reshape(steps, -1).numpy().astype(kind))
-    state = sum(one.size for one in program.states)
-    sizes = [one.size for one in program.outputs]
-    step = Step(library, name, state, [rows[0] for rows in given], sizes)
+    functions = Functions(library, name)
+    state = numpy.zeros(max(1, sum(one.size for one in program.states)), numpy.float32)
+    functions.reset(pointer(state))
     found = []
     for now in range(steps):
-        for buffer, values in zip(step.inputs, given, strict=True):
-            buffer[:] = values[now]
-        step()
-        found.append([torch.from_numpy(one.copy()) for one in step.outputs])
+        outputs = [numpy.zeros(one.size, numpy.float32) for one in program.outputs]
+        arrays = [state, *(rows[now] for rows in given), *outputs]
+        functions.step(*map(pointer, arrays))
+        found.append([torch.from_numpy(one) for one in outputs])
     return found
 
 

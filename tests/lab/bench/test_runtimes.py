@@ -1,20 +1,26 @@
 """Every runtime streams the same model."""
 
+import shutil
+
 import numpy
 import pytest
 import torch
 
-from thinrnn.lab.bench.candidates import make_candidate
-from thinrnn.lab.bench.runtimes import prepare
+from thinrnn.lab.bench.candidates import add_c, make_candidate
+from thinrnn.lab.bench.runtimes import FILES, prepare
 from thinrnn.lab.recipes.language_model.load import load_model
 
 
-@pytest.mark.parametrize("runtime", ["eager", "onnx", "int8"])
+@pytest.mark.parametrize("runtime", ["eager", "onnx", "int8", "c"])
 def test_the_state_of_one_call_goes_into_the_next(small, tmp_path, runtime):
-    if runtime != "eager":
+    if runtime in FILES:
         pytest.importorskip("onnxscript")
+    if runtime == "c" and shutil.which("cc") is None:
+        pytest.skip("needs a C compiler")
     before = torch.get_num_threads()
     candidate = make_candidate("thin", "language_model", small, tmp_path, [runtime])
+    if runtime == "c":
+        add_c(candidate)
     call = prepare(runtime, threads=1, **candidate.place(runtime))(1, 1)
     torch.set_num_threads(before)
     steps = 6

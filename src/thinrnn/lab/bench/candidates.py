@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from thinrnn.lab import recipes
-from thinrnn.lab.bench.runtimes import FILES, TOP_K
+from thinrnn.lab.bench.runtimes import C_FILE, FILES, TOP_K
+from thinrnn.lab.run.files import write_json
 
 
 @dataclass(frozen=True)
@@ -20,13 +21,15 @@ class Candidate:
 
     def place(self, runtime: str) -> dict[str, str]:
         """Return what a worker needs to load the model."""
-        folder = self.files if runtime in FILES else self.folder
+        folder = self.files if runtime in (*FILES, "c") else self.folder
         return {"recipe": self.recipe, "folder": str(folder.resolve())}
 
     def bytes(self, runtime: str) -> int:
-        """Return the size of the file, or in PyTorch that of the weights in float32."""
+        """Return the size of the file, or in PyTorch and C that of the weights in float32."""
         if runtime in FILES:
             return (self.files / FILES[runtime]).stat().st_size
+        if runtime == "c":
+            return int(self.size["c_flash"])
         return int(self.size["bytes"])
 
 
@@ -52,3 +55,16 @@ def make_candidate(
         k = min(TOP_K, len(recipes.language_model_recipe().load(folder).vocabulary))
         top_k_onnx(files / FILES["int8"], files / FILES["best"], k=k)
     return Candidate(name, recipe, folder, files, size)
+
+
+def add_c(one: Candidate) -> None:
+    """Write the C file of a candidate, compiled for this machine, and what is in it."""
+    from thinrnn.c.compiled import compile_shared
+
+    file = one.files / C_FILE
+    exported = recipes.language_model_recipe().export_c(one.folder, file)
+    compile_shared(file, file.with_suffix(".so"), "-O3", "-march=native")
+    about = {"name": exported.name, "states": exported.states, "outputs": exported.outputs}
+    write_json(file.with_suffix(".json"), about)
+    one.size["c_flash"] = exported.flash
+    one.size["c_difference"] = exported.difference

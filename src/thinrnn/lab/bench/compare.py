@@ -14,7 +14,7 @@ from typing import Any
 
 from thinrnn.errors import ExportError, MissingExtraError
 from thinrnn.lab import recipes
-from thinrnn.lab.bench.candidates import Candidate, make_candidate
+from thinrnn.lab.bench.candidates import Candidate, add_c, make_candidate
 from thinrnn.lab.bench.request import Request
 from thinrnn.lab.bench.runtimes import FILES
 from thinrnn.lab.bench.table import case_title
@@ -24,7 +24,7 @@ from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.progress import Progress
 from thinrnn.timing import largest_cache, timing_of
 
-RUNTIMES_BY_FAIRNESS = ("onnx", "compiled", "eager", "int8", "best")
+RUNTIMES_BY_FAIRNESS = ("onnx", "c", "compiled", "eager", "int8", "best")
 
 Values = dict[str, Any]  # a part of the result, as JSON values
 
@@ -99,9 +99,18 @@ class _Session:
                 self._skip_onnx(f"{name}: {error}")
                 one = make_candidate(name, recipe, folder, files, self.runtimes)
             candidates.append(one)
+        self._prepare_c(candidates)
         if not self.runtimes:
             raise InputError(f"there is nothing to time: {self.skipped[0]['reason']}")
         return candidates
+
+    def _prepare_c(self, candidates: list[Candidate]) -> None:
+        try:
+            for one in candidates if "c" in self.runtimes else []:
+                add_c(one)
+        except (ExportError, MissingExtraError) as error:
+            self.runtimes.remove("c")
+            self.skip("c", str(error))
 
     def _skip_onnx(self, reason: str) -> None:
         for runtime in [name for name in self.runtimes if name in FILES]:

@@ -5,6 +5,7 @@ compiled    torch.compile with weights frozen, one graph per shape
 onnx        ONNX Runtime, float32
 int8        ONNX Runtime, the file of `quantize_onnx`
 best        the same, with the ten best words of the last step instead of all logits
+c           the file of `export_c`, compiled for this machine; sequences of a batch one by one
 
 The state of a language model goes from one call into the next, so that calls of one step are a
 stream.
@@ -16,7 +17,8 @@ from typing import Any
 
 from thinrnn.timing import Call
 
-RUNTIMES = ("eager", "compiled", "onnx", "int8", "best")
+RUNTIMES = ("eager", "compiled", "onnx", "int8", "best", "c")
+C_FILE = "model.c"
 FILES = {"onnx": "model.onnx", "int8": "model.int8.onnx", "best": "model.int8.best.onnx"}
 TOP_K = 10  # words that 'best' returns
 
@@ -27,6 +29,8 @@ def prepare(runtime: str, recipe: str, folder: str, threads: int) -> Prepare:
     """Return a model of a folder, ready to be called at any shape."""
     if runtime in FILES:
         return _in_onnx(Path(folder) / FILES[runtime], threads)
+    if runtime == "c":
+        return _in_c(Path(folder) / C_FILE)
     return _in_torch(recipe, folder, threads, compiled=runtime == "compiled")
 
 
@@ -35,6 +39,8 @@ def import_libraries(runtime: str, recipe: str) -> None:
     if runtime in FILES:
         import numpy  # noqa: F401
         import onnxruntime  # noqa: F401
+    elif runtime == "c":
+        pass
     else:
         from thinrnn.lab import recipes
 
@@ -157,3 +163,34 @@ def bound_stream(session: Any, values: dict[str, Any], batch: int) -> Call:
         return first
 
     return call
+
+
+def _in_c(path: Path) -> Prepare:
+    import json
+
+    import numpy
+
+    from thinrnn.c.compiled import Functions, pointer
+
+    about = json.loads(path.with_suffix(".json").read_text())
+    functions = Functions(path.with_suffix(".so"), about["name"])
+    (words,) = about["outputs"].values()
+
+    def at(batch: int, steps: int) -> Call:
+        states = numpy.zeros((batch, sum(about["states"].values())), numpy.float32)
+        tokens = numpy.zeros((steps, batch), numpy.int32)
+        logits = numpy.zeros((steps, batch, words), numpy.float32)
+        calls = [
+            tuple(map(pointer, (states[b], tokens[t, b:], logits[t, b])))
+            for b in range(batch)
+            for t in range(steps)
+        ]
+
+        def call() -> Any:
+            for pointers in calls:
+                functions.step(*pointers)
+            return logits
+
+        return call
+
+    return at

@@ -11,6 +11,7 @@ RUNTIME_NAMES = {
     "onnx": "ONNX Runtime",
     "int8": "ONNX Runtime int8",
     "best": "ONNX Runtime int8, best words",
+    "c": "plain C",
 }
 
 

@@ -63,7 +63,7 @@ for name, function, example in (
     ("bench", bench, "thinrnn bench runs/demo --batch 10 --steps 30 --threads 1"),
     ("report", report, "thinrnn report runs/demo runs/lm --out compare.html"),
     ("compact", compact, "thinrnn compact runs/demo --out thin --round-to 8"),
-    ("export", export, "thinrnn export runs/demo --onnx demo.onnx --streaming"),
+    ("export", export, "thinrnn export runs/demo --out demo.onnx --streaming"),
     ("quantize", quantize, "thinrnn quantize demo.onnx --out small.onnx --valid b.txt"),
     ("generate", generate, 'thinrnn generate runs/demo --prompt "the value of"'),
     ("ask", ask, 'thinrnn ask runs/squad-paper --context a.txt --question "Who wrote it?"'),

@@ -30,8 +30,8 @@ def bench(
     runtimes: Annotated[
         str | None,
         typer.Option(
-            help="Some of eager,compiled,onnx,int8,best, or all; default eager,onnx, for readers "
-            "eager."
+            help="Some of eager,compiled,onnx,int8,best,c, or all; default eager,onnx, for "
+            "readers eager."
         ),
     ] = None,
     dense: Annotated[
@@ -55,7 +55,7 @@ def bench(
     ] = 3.0,
     json: Json = False,
 ) -> None:
-    """Time models on the CPU side by side, in PyTorch and ONNX Runtime.
+    """Time models on the CPU side by side, in PyTorch, ONNX Runtime and plain C.
 
     Each runtime has a process of its own. The headline compares the small model with the dense one
     in the same runtime: ONNX Runtime if it was timed.
@@ -98,7 +98,7 @@ def bench(
 def _next(path: Path, models: "dict[str, Found]") -> str:
     if next(iter(models.values())).run is not None:
         return command("report", path)
-    return command("export", path, "--onnx", "model.onnx")
+    return command("export", path, "--out", "model.onnx")
 
 
 def _by_name(paths: list[Path]) -> "dict[str, Found]":

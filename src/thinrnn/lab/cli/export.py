@@ -1,59 +1,105 @@
-"""thinrnn export: a model as an ONNX file, which runs without torch."""
+"""thinrnn export: a model as an ONNX or C file, which runs without torch."""
 
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from thinrnn.lab.cli.options import Best, Json, Kind, ModelPath
 from thinrnn.lab.command import command
 
+if TYPE_CHECKING:
+    from thinrnn.c.export import CExport
+    from thinrnn.lab.cli.find_model import Found
+    from thinrnn.onnx import Export
+
 QUALITY = ("valid_perplexity", "test_perplexity", "em", "f1")  # stored in the file
 
 
 def export(
     path: ModelPath,
-    onnx: Annotated[Path, typer.Option("--onnx", help="ONNX file to write.")],
+    out: Annotated[Path, typer.Option("--out", "--onnx", help="File to write.")],
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="FORMAT", help="onnx or c; default: c for a FILE.c, else onnx."),
+    ] = None,
     streaming: Annotated[
         bool,
         typer.Option("--streaming", help="States are inputs and outputs, to run in chunks."),
     ] = False,
     best: Best = None,
+    precision: Annotated[
+        str, typer.Option(metavar="PRECISION", help="Of the weights in a C file: float32 or int8.")
+    ] = "float32",
     kind: Kind = "small",
     json: Json = False,
 ) -> None:
-    """Write a model as an ONNX file and check it in ONNX Runtime.
+    """Write a model as an ONNX file or as plain C, and compare the file with the model.
 
-    The file takes any batch size and any number of steps. It is compared with the model at several
-    of them; if outputs differ by more than 1e-4, no file is written.
+    An ONNX file takes any batch size and any number of steps. A C file runs one step at a time. If
+    outputs differ from PyTorch by more than 1e-4, no file is written.
     """
     import dataclasses
 
-    from thinrnn.lab import recipes
     from thinrnn.lab.cli.find_model import find_model
     from thinrnn.lab.cli.output import progress, show
 
+    to = to or ("c" if out.suffix == ".c" else "onnx")
+    _check_options(to, streaming=streaming, best=best, precision=precision)
     found = find_model(path, kind)
-    recipe = recipes.recipe(found.recipe)
-    about = {name: value for name, value in found.figures().items() if name in QUALITY}
     with progress(json) as shown:
         shown.line(f"exporting {found.folder}")
-        with best_words_alone(onnx, best) as file:
-            done = recipe.export(found.folder, file, streaming=streaming, metadata=about)
-        if best is not None:
-            given: dict[str, Any] = {
-                "path": onnx,
-                "bytes": onnx.stat().st_size,
-                "outputs": outputs_of(onnx),
-            }
-            done = dataclasses.replace(done, **given)
+        done: CExport | Export
+        if to == "c":
+            done, next_ = _to_c(found, out, precision), f"cc -O3 -std=c99 -c {out}"
+        else:
+            done = _to_onnx(found, out, streaming, best)
+            next_ = command("quantize", out, "--out", out.with_name(out.stem + ".int8.onnx"))
     result = {**dataclasses.asdict(done), "path": str(done.path), "model": str(found.folder)}
-    beside = onnx.parent / "vocabulary.json"
-    next_ = command("quantize", onnx, "--out", onnx.with_name(onnx.stem + ".int8.onnx"))
-    last = f"wrote {onnx} and {beside}; next: {next_}"
+    last = f"wrote {out} and {out.parent / 'vocabulary.json'}; next: {next_}"
     show(result, str(done), last, as_json=json)
+
+
+def _check_options(to: str, *, streaming: bool, best: int | None, precision: str) -> None:
+    """Refuse an unknown format, and options that a format does not have."""
+    from thinrnn.lab.run.errors import InputError
+
+    if to not in ("onnx", "c"):
+        raise InputError(f"there is no format '{to}': give --to onnx or --to c.")
+    if precision not in ("float32", "int8"):
+        raise InputError(f"--precision is '{precision}', but must be float32 or int8.")
+    if to == "c" and (streaming or best):
+        raise InputError("a C file is always a stream, with all logits: leave out --streaming.")
+    if to == "onnx" and precision != "float32":
+        raise InputError("--precision is for C files: use 'thinrnn quantize' on the ONNX file.")
+
+
+def _to_c(found: "Found", out: Path, precision: Any) -> "CExport":
+    from thinrnn.lab import recipes
+
+    recipes.require_recipe(found.recipe, "language_model")
+    return recipes.language_model_recipe().export_c(found.folder, out, precision=precision)
+
+
+def _to_onnx(found: "Found", out: Path, streaming: bool, best: int | None) -> "Export":
+    import dataclasses
+
+    from thinrnn.lab import recipes
+
+    recipe = recipes.recipe(found.recipe)
+    about = {name: value for name, value in found.figures().items() if name in QUALITY}
+    with best_words_alone(out, best) as file:
+        done = recipe.export(found.folder, file, streaming=streaming, metadata=about)
+    if best is None:
+        return done
+    given: dict[str, Any] = {
+        "path": out,
+        "bytes": out.stat().st_size,
+        "outputs": outputs_of(out),
+    }
+    return dataclasses.replace(done, **given)
 
 
 @contextlib.contextmanager

@@ -43,7 +43,7 @@ def quantize(
 
     if not path.is_file():
         raise InputError(
-            f"{path} is not a file: make one with '{command('export', 'RUN', '--onnx', path)}'."
+            f"{path} is not a file: make one with '{command('export', 'RUN', '--out', path)}'."
         )
     if max_loss is not None and valid is None:
         raise InputError("--max-loss needs a text to measure on: give --valid FILE.")

@@ -1,4 +1,4 @@
-"""A language model as an ONNX file, with its vocabulary beside it."""
+"""A language model as an ONNX or C file, with its vocabulary beside it."""
 
 import dataclasses
 import hashlib
@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
+from thinrnn.c.export import CExport, Precision, export_c
 from thinrnn.errors import ExportError, MissingExtraError
 from thinrnn.lab.recipes.language_model.data import Vocabulary
 from thinrnn.lab.recipes.language_model.load import load_model
@@ -37,6 +38,17 @@ def export_model(
     tokens = loaded.example(batch=2, steps=3)
     export = export_onnx(loaded.model, path, tokens, streaming=streaming, metadata=about)
     write_json(Path(path).parent / "vocabulary.json", words)
+    return export
+
+
+def export_c_model(
+    folder: str | Path, path: str | Path, *, precision: Precision = "float32"
+) -> CExport:
+    """Write the model of a folder as a C file and vocabulary.json beside it."""
+    loaded = load_model(folder)
+    tokens = loaded.example(batch=2, steps=3)
+    export = export_c(loaded.model, path, tokens, precision=precision)
+    write_json(Path(path).parent / "vocabulary.json", describe(loaded.vocabulary))
     return export
 
 

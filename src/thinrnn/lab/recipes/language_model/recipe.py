@@ -194,6 +194,8 @@ class LanguageModelRecipe:
     sizes = staticmethod(sizes)
     onnx_calls = staticmethod(export.onnx_calls)
     score = staticmethod(score_model)
+    export_c = staticmethod(export.export_c_model)
+
     export = staticmethod(export.export_model)
     texts_in = staticmethod(corpus.texts_in)
     find_texts = staticmethod(corpus.find_texts)

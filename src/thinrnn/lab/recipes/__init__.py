@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 def presets(*, all: bool = True) -> dict[str, Preset]:
     """Return the presets by name; with `all=False` only the general ones."""
-    from thinrnn.lab.recipes.language_model.presets import PRESETS
-    from thinrnn.lab.recipes.squad.presets import PRESETS as SQUAD_PRESETS
+    from thinrnn.lab.recipes.language_model import presets, ptb, ptb_rhn
+    from thinrnn.lab.recipes.squad import presets as squad
 
-    every = (*PRESETS, *SQUAD_PRESETS)
-    return {preset.name: preset for preset in every if all or preset.is_general}
+    every = presets.PRESETS | ptb.PRESETS | ptb_rhn.PRESETS | squad.PRESETS
+    return {name: preset for name, preset in every.items() if all or preset.is_general}
 
 
 def preset(name: str) -> Preset:

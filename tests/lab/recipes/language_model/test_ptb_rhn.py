@@ -12,7 +12,7 @@ from thinrnn.lab.recipes.settings import as_json
 from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.progress import Silent
 
-PRESETS = {preset.name: preset for preset in ptb_rhn.PRESETS}
+PRESETS = ptb_rhn.PRESETS
 
 
 def test_all_rows_of_the_table_and_points_of_the_figure_have_a_preset():

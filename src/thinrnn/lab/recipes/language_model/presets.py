@@ -1,22 +1,24 @@
-"""LanguageModelSettings by name."""
+"""Language models on any text: settings by name."""
 
-from collections.abc import Callable
-
-from thinrnn.lab.recipes.language_model import ptb, ptb_rhn
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
-from thinrnn.lab.recipes.named_settings import Preset
+from thinrnn.lab.recipes.named_settings import Presets
+
+PRESETS = Presets("language_model", is_general=True)
 
 
+@PRESETS.add("lm", "your own text, word level")
 def lm() -> LanguageModelSettings:
     """A two-layer LSTM for your own text, a quarter of its parameters in the end."""
     return LanguageModelSettings()
 
 
+@PRESETS.add("char", "your own text, character level")
 def char() -> LanguageModelSettings:
     """The same on characters."""
     return LanguageModelSettings(level="char", embedding=64, hidden=(400, 400), bptt=100, batch=32)
 
 
+@PRESETS.add("demo", "the text that comes with Python", "39.87 / 35.38, 0.32M weights")
 def demo() -> LanguageModelSettings:
     """Two minutes on two cores, on the text that comes with Python."""
     return LanguageModelSettings(
@@ -40,19 +42,3 @@ def demo() -> LanguageModelSettings:
         target_time=0.35,
         bench_seconds=0.5,
     )
-
-
-def general(
-    name: str, summary: str, settings: Callable[[], LanguageModelSettings], expected: str = ""
-) -> Preset:
-    """Return a preset that works on any text; `thinrnn list` shows it by default."""
-    return Preset(name, "language_model", summary, settings, expected, is_general=True)
-
-
-PRESETS = (
-    general("lm", "your own text, word level", lm),
-    general("char", "your own text, character level", char),
-    general("demo", "the text that comes with Python", demo, "39.87 / 35.38, 0.32M weights"),
-    *ptb.PRESETS,
-    *ptb_rhn.PRESETS,
-)

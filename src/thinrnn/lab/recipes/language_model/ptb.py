@@ -5,10 +5,9 @@ Weights are counted as the paper counts them, without biases; a target counts al
 """
 
 import functools
-from collections.abc import Callable
 
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
-from thinrnn.lab.recipes.named_settings import Preset
+from thinrnn.lab.recipes.named_settings import Presets
 
 TOKENS = 929_589  # of the training text; the paper's penalties are multiples of 0.08 / TOKENS
 PAPER_BUDGET = 6_160_000 + 10_000
@@ -16,10 +15,22 @@ SHORT = 50  # epochs of the rows that are compared among themselves
 # What the pruned runs ended with; the controls that are trained alone have these shapes.
 PAPER_SHAPE = (218, (505, 196))
 THIN_SHAPE = (277, (642, 277))
+# Results of the ablations; all results are valid / test perplexity and weights, written here by
+# hand from results/ptb/*.json, and a test compares the two.
+ABLATIONS = {
+    1: "89.03 / 86.42, 12.55M weights",
+    2: "90.48 / 88.06, 9.92M weights",
+    3: "92.53 / 89.53, 9.24M weights",
+    4: "93.07 / 90.67, 8.74M weights",
+    5: "93.89 / 91.46, 8.18M weights",
+}
+
+PRESETS = Presets("language_model", prefix="ptb-", corpus="ptb")
 
 
+@PRESETS.add("dense-sgd", "the paper's dense LSTM, plain SGD", "81.92 / 78.53, 66.0M weights")
 def dense_sgd() -> LanguageModelSettings:
-    """The paper's vanilla row: plain SGD as in its own reference, on a token-mean loss."""
+    """Plain SGD as in the paper's own reference, on a token-mean loss."""
     return LanguageModelSettings(
         embedding=1500,
         hidden=(1500, 1500),
@@ -38,13 +49,15 @@ def dense_sgd() -> LanguageModelSettings:
     )
 
 
+@PRESETS.add(
+    "dense-ntasgd", "the same under the schedule of the pruned one", "77.44 / 75.36, 66.0M weights"
+)
 def dense_ntasgd() -> LanguageModelSettings:
-    """The same model under the schedule that the pruned one gets."""
     return paper().replaced(dropout=0.65, target_params=None, phases=("dense",), init_range=0.1)
 
 
+@PRESETS.add("iss", "group lasso on the same model (ISS)", "81.07 / 77.23, 22.5M weights")
 def iss() -> LanguageModelSettings:
-    """The paper's ISS baseline: group lasso instead of gates."""
     return dense_sgd().replaced(
         dropout=0.40,
         lr_decay=0.1,
@@ -55,8 +68,12 @@ def iss() -> LanguageModelSettings:
     )
 
 
+@PRESETS.add(
+    "paper",
+    "neuron selection down to 6.16M weights, and its control",
+    "79.89 / 76.64, 6.15M weights",
+)
 def paper() -> LanguageModelSettings:
-    """Neuron selection from the paper's model, down to the paper's number of weights."""
     return LanguageModelSettings(
         embedding=1500,
         hidden=(1500, 1500),
@@ -77,8 +94,9 @@ def paper() -> LanguageModelSettings:
     )
 
 
+@PRESETS.add("paper-scratch", "the shape of ptb-paper from scratch", "82.06 / 78.90, 6.15M weights")
 def paper_scratch() -> LanguageModelSettings:
-    """The shape that `paper` ends with, trained alone from scratch under the same schedule."""
+    """Trained alone, under the schedule of `paper`."""
     return from_scratch(paper(), PAPER_SHAPE)
 
 
@@ -99,18 +117,30 @@ def ablation(multiple: int) -> LanguageModelSettings:
     )
 
 
+for k, reached in ABLATIONS.items():
+    summary = f"fixed penalties, multiples {k},1,1,1 (the paper's table 2)"
+    PRESETS.add(f"ablation-{k}", summary, reached)(functools.partial(ablation, k))
+
+
+@PRESETS.add("gru", "a GRU down to 6.16M weights, and its control", "93.21 / 89.79, 6.15M weights")
 def gru() -> LanguageModelSettings:
-    """The same budget for a GRU, which learns more slowly at the LSTM's rate."""
+    """A GRU learns more slowly at the LSTM's rate."""
     return paper().replaced(cell="gru", lr=8.0, epochs=SHORT)
 
 
+@PRESETS.add(
+    "rnn", "a plain RNN down to 6.16M weights, and its control", "122.64 / 117.56, 6.16M weights"
+)
 def rnn() -> LanguageModelSettings:
-    """The same budget for a plain recurrent network, which diverges at the LSTM's rate."""
+    """A plain recurrent network diverges at the LSTM's rate."""
     return paper().replaced(cell="rnn", lr=2.0, epochs=SHORT)
 
 
+@PRESETS.add(
+    "teacher", "the dense model that thin and tiny learn from", "66.29 / 63.44, 28.4M weights"
+)
 def teacher() -> LanguageModelSettings:
-    """The dense model that our own recipes learn from: tied, Adam, dropout wherever it helps."""
+    """Tied, by Adam, with dropout wherever it helps."""
     return LanguageModelSettings(
         embedding=900,
         hidden=(1300, 900),
@@ -135,8 +165,13 @@ def teacher() -> LanguageModelSettings:
     )
 
 
+@PRESETS.add(
+    "thin",
+    "our best recipe at 6.16M weights, and its control",
+    "68.49 / 65.92, 6.15M weights, given a teacher",
+)
 def thin() -> LanguageModelSettings:
-    """Our own recipe at the paper's size: the teacher pruned, on text that it writes."""
+    """The teacher pruned, on text that it writes."""
     pruned = teacher().replaced(
         target_params=PAPER_BUDGET, target_time=0.25, gate_lr=0.01, gate_mean=2.5
     )
@@ -158,13 +193,19 @@ def taught(settings: LanguageModelSettings, *, small_dropout: float) -> Language
     )
 
 
+@PRESETS.add("thin-scratch", "the shape of ptb-thin from scratch", "70.43 / 67.45, 6.15M weights")
 def thin_scratch() -> LanguageModelSettings:
-    """The shape that `thin` ends with, from scratch, with the dropout that it needs by itself."""
+    """With the dropout that it needs by itself."""
     return from_scratch(thin(), THIN_SHAPE).replaced(small_dropout=0.4)
 
 
+@PRESETS.add(
+    "tiny",
+    "our best recipe at 1.25M weights, and its control",
+    "77.60 / 75.11, 1.25M weights, given a teacher",
+)
 def tiny() -> LanguageModelSettings:
-    """Our own recipe for the smallest model of the paper's quality; rare words are short."""
+    """The smallest model of the paper's quality; vectors of rare words are short."""
     return thin().replaced(
         embedding=400,
         hidden=(600, 400),
@@ -193,98 +234,3 @@ def from_scratch(
         start_from="",
         phases=("control",),
     )
-
-
-def preset(
-    name: str, summary: str, settings: Callable[[], LanguageModelSettings], expected: str = ""
-) -> Preset:
-    """Return a preset that is trained on the Penn Treebank."""
-    return Preset(f"ptb-{name}", "language_model", summary, settings, expected, corpus="ptb")
-
-
-# `expected` is valid / test perplexity and weights, written here by hand from results/ptb/*.json;
-# a test compares the two.
-ABLATIONS = {
-    1: "89.03 / 86.42, 12.55M weights",
-    2: "90.48 / 88.06, 9.92M weights",
-    3: "92.53 / 89.53, 9.24M weights",
-    4: "93.07 / 90.67, 8.74M weights",
-    5: "93.89 / 91.46, 8.18M weights",
-}
-PRESETS = (
-    preset(
-        "dense-sgd",
-        "the paper's dense LSTM, plain SGD",
-        dense_sgd,
-        "81.92 / 78.53, 66.0M weights",
-    ),
-    preset(
-        "dense-ntasgd",
-        "the same under the schedule of the pruned one",
-        dense_ntasgd,
-        "77.44 / 75.36, 66.0M weights",
-    ),
-    preset(
-        "iss",
-        "group lasso on the same model (ISS)",
-        iss,
-        "81.07 / 77.23, 22.5M weights",
-    ),
-    preset(
-        "paper",
-        "neuron selection down to 6.16M weights, and its control",
-        paper,
-        "79.89 / 76.64, 6.15M weights",
-    ),
-    preset(
-        "paper-scratch",
-        "the shape of ptb-paper from scratch",
-        paper_scratch,
-        "82.06 / 78.90, 6.15M weights",
-    ),
-    *(
-        preset(
-            f"ablation-{k}",
-            f"fixed penalties, multiples {k},1,1,1 (the paper's table 2)",
-            functools.partial(ablation, k),
-            ABLATIONS.get(k, ""),
-        )
-        for k in range(1, 6)
-    ),
-    preset(
-        "gru",
-        "a GRU down to 6.16M weights, and its control",
-        gru,
-        "93.21 / 89.79, 6.15M weights",
-    ),
-    preset(
-        "rnn",
-        "a plain RNN down to 6.16M weights, and its control",
-        rnn,
-        "122.64 / 117.56, 6.16M weights",
-    ),
-    preset(
-        "teacher",
-        "the dense model that thin and tiny learn from",
-        teacher,
-        "66.29 / 63.44, 28.4M weights",
-    ),
-    preset(
-        "thin",
-        "our best recipe at 6.16M weights, and its control",
-        thin,
-        "68.49 / 65.92, 6.15M weights, given a teacher",
-    ),
-    preset(
-        "thin-scratch",
-        "the shape of ptb-thin from scratch",
-        thin_scratch,
-        "70.43 / 67.45, 6.15M weights",
-    ),
-    preset(
-        "tiny",
-        "our best recipe at 1.25M weights, and its control",
-        tiny,
-        "77.60 / 75.11, 1.25M weights, given a teacher",
-    ),
-)

@@ -6,8 +6,9 @@ batches of 64.
 
 import functools
 
-from thinrnn.lab.recipes.language_model.ptb import from_scratch, preset, taught
+from thinrnn.lab.recipes.language_model.ptb import from_scratch, taught
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
+from thinrnn.lab.recipes.named_settings import Presets
 
 WIDTH, DEPTH, WORDS = 830, 10, 10_000
 PAPER_WIDTH = 389
@@ -22,6 +23,8 @@ CURVE_EPOCHS = 40
 # What the pruned run ended with; the control that is trained alone has this width.
 PAPER_SHAPE = 389, (389,)
 
+PRESETS = Presets("language_model", prefix="ptb-rhn-", corpus="ptb")
+
 
 def parameters(width: int) -> int:
     """Return how many parameters the tied model of this width has, biases included."""
@@ -29,6 +32,7 @@ def parameters(width: int) -> int:
     return highway + WORDS * width + WORDS
 
 
+@PRESETS.add("dense", "the paper's dense recurrent highway network", "66.99 / 64.88, 23.5M weights")
 def dense() -> LanguageModelSettings:
     """Variational RHN with tied weights; Adam instead of its authors' SGD."""
     settings = LanguageModelSettings(
@@ -65,33 +69,9 @@ def dropping(settings: LanguageModelSettings, part: float) -> LanguageModelSetti
     )
 
 
-def paper(width: int = PAPER_WIDTH) -> LanguageModelSettings:
-    """Neuron selection in the dense model, down to a width, on text that models write."""
-    return taught(plain(width), small_dropout=0.05)
-
-
-def plain(width: int = PAPER_WIDTH) -> LanguageModelSettings:
-    """Neuron selection as in the paper: from scratch, on the training text, with its dropout."""
-    return dropping(dense(), 0.75).replaced(
-        epochs=300,
-        target_params=parameters(width),
-        target_time=0.25,
-        gate_lr=0.01,
-        gate_mean=2.5,
-        phases=("gated",),
-    )
-
-
-def scratch() -> LanguageModelSettings:
-    """The width that `plain` ends with, trained alone from scratch under the same schedule."""
-    return from_scratch(plain(), PAPER_SHAPE)
-
-
-def curve(width: int) -> LanguageModelSettings:
-    """A point of the figure: as `paper`, to another width and with fewer epochs."""
-    return paper(width).replaced(epochs=CURVE_EPOCHS, written=9)
-
-
+@PRESETS.add(
+    "iss", "group lasso on the same model (ISS)", "84.46 / 81.80, 12.46M weights, given 2 teachers"
+)
 def iss(strength: float = 2e-4) -> LanguageModelSettings:
     """The ISS baseline: a point of the figure with group lasso instead of gates.
 
@@ -112,8 +92,18 @@ def iss(strength: float = 2e-4) -> LanguageModelSettings:
     )
 
 
+for which, strength, reached in (
+    ("weak", 1.2e-4, "74.49 / 72.14, 23.5M weights"),
+    ("strong", 2.8e-4, "92.60 / 89.61, 5.19M weights"),
+):
+    PRESETS.add(
+        f"iss-{which}", f"the same with a {which}er penalty", f"{reached}, given 2 teachers"
+    )(functools.partial(iss, strength))
+
+
+@PRESETS.add("iss-authors", "group lasso with the settings of its authors, without teachers")
 def iss_authors() -> LanguageModelSettings:
-    """ISS as its authors train it, without teachers: SGD, small batches, many epochs."""
+    """SGD, small batches, many epochs."""
     return dropping(dense(), 0.6).replaced(
         optimizer="sgd",
         lr=7.0,
@@ -131,61 +121,50 @@ def iss_authors() -> LanguageModelSettings:
     )
 
 
-PRESETS = (
-    preset(
-        "rhn-dense",
-        "the paper's dense recurrent highway network",
-        dense,
-        "66.99 / 64.88, 23.5M weights",
-    ),
-    preset(
-        "rhn-iss",
-        "group lasso on the same model (ISS)",
-        iss,
-        "84.46 / 81.80, 12.46M weights, given 2 teachers",
-    ),
-    *(
-        preset(
-            f"rhn-iss-{which}",
-            f"the same with a {which}er penalty",
-            functools.partial(iss, strength),
-            f"{reached}, given 2 teachers",
-        )
-        for which, strength, reached in (
-            ("weak", 1.2e-4, "74.49 / 72.14, 23.5M weights"),
-            ("strong", 2.8e-4, "92.60 / 89.61, 5.19M weights"),
-        )
-    ),
-    preset(
-        "rhn-iss-authors",
-        "group lasso with the settings of its authors, without teachers",
-        iss_authors,
-    ),
-    preset(
-        "rhn-paper",
-        f"our best recipe for a width of {PAPER_WIDTH}, and its control",
-        paper,
-        "67.18 / 64.98, 7.22M weights, given 2 teachers",
-    ),
-    preset(
-        "rhn-plain",
-        f"neuron selection down to a width of {PAPER_WIDTH} without other models",
-        plain,
-        "69.48 / 66.65, 7.22M weights, with epochs=100",
-    ),
-    preset(
-        "rhn-scratch",
-        "the width of ptb-rhn-plain from scratch",
-        scratch,
-        "70.33 / 67.85, 7.22M weights, with epochs=100",
-    ),
-    *(
-        preset(
-            f"rhn-curve-{k}",
-            f"the recipe of ptb-rhn-paper for a width of {width}, and its control",
-            functools.partial(curve, width),
-            f"{reached}, given 2 teachers",
-        )
-        for k, (width, reached) in enumerate(CURVE.items(), start=1)
-    ),
+@PRESETS.add(
+    "paper",
+    f"our best recipe for a width of {PAPER_WIDTH}, and its control",
+    "67.18 / 64.98, 7.22M weights, given 2 teachers",
 )
+def paper(width: int = PAPER_WIDTH) -> LanguageModelSettings:
+    """Neuron selection in the dense model, down to a width, on text that models write."""
+    return taught(plain(width), small_dropout=0.05)
+
+
+@PRESETS.add(
+    "plain",
+    f"neuron selection down to a width of {PAPER_WIDTH} without other models",
+    "69.48 / 66.65, 7.22M weights, with epochs=100",
+)
+def plain(width: int = PAPER_WIDTH) -> LanguageModelSettings:
+    """Neuron selection as in the paper: from scratch, on the training text, with its dropout."""
+    return dropping(dense(), 0.75).replaced(
+        epochs=300,
+        target_params=parameters(width),
+        target_time=0.25,
+        gate_lr=0.01,
+        gate_mean=2.5,
+        phases=("gated",),
+    )
+
+
+@PRESETS.add(
+    "scratch",
+    "the width of ptb-rhn-plain from scratch",
+    "70.33 / 67.85, 7.22M weights, with epochs=100",
+)
+def scratch() -> LanguageModelSettings:
+    """Trained alone, under the schedule of `plain`."""
+    return from_scratch(plain(), PAPER_SHAPE)
+
+
+def curve(width: int) -> LanguageModelSettings:
+    """A point of the figure: as `paper`, to another width and with fewer epochs."""
+    return paper(width).replaced(epochs=CURVE_EPOCHS, written=9)
+
+
+for k, (width, reached) in enumerate(CURVE.items(), start=1):
+    summary = f"the recipe of ptb-rhn-paper for a width of {width}, and its control"
+    PRESETS.add(f"curve-{k}", summary, f"{reached}, given 2 teachers")(
+        functools.partial(curve, width)
+    )

@@ -19,6 +19,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from thinrnn._table import table
 from thinrnn.errors import PlanError
 
 Role = Literal["produce", "read"]
@@ -343,10 +344,10 @@ class Plan:
         if not any(g.sets for g in self.groups):
             rows = [row[:-1] for row in rows]
         refused = [(r.group.name, str(r.group.size), r.reason) for r in self.refused]
-        table = _aligned(rows)
+        text = table(rows, "<><", rule=True)
         if refused:
-            table += "\n\n" + _aligned([("refused", "size", "why"), *refused])
-        return table
+            text += "\n\n" + table([("refused", "size", "why"), *refused], "<><", rule=True)
+        return text
 
 
 def named_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -398,15 +399,3 @@ def _check_attribute(group: Group, attribute: SizeAttribute, model: nn.Module) -
 
 def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"'{name}'" for name in names) or "none"
-
-
-def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if i == 1 else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])

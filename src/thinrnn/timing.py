@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from thinrnn._table import table
 from thinrnn.errors import ExampleError
 
 # torch is imported where models are called: the clocks also time programs that do without it.
@@ -100,13 +101,11 @@ class Benchmark(Mapping[str, Timing]):
         return any(timing.is_noisy for timing in self.timings.values())
 
     def __str__(self) -> str:
-        width = max(len(name) for name in self.timings)
-        lines = [f"{'model':<{width}}  {'median ms':>10}  {'10-90 %':>17}  {'speed-up':>8}"]
+        rows = [("model", "median ms", "10-90 %", "speed-up")]
         for name, t in self.timings.items():
             spread = f"{t.low:.3f}-{t.high:.3f}"
-            lines.append(
-                f"{name:<{width}}  {t.median:>10.3f}  {spread:>17}  {self.speedup(name):>7.2f}x"
-            )
+            rows.append((name, f"{t.median:.3f}", spread, f"{self.speedup(name):.2f}x"))
+        lines = [table(rows, "<>")]
         if self.is_noisy:
             lines.append(f"{TOO_NOISY}: time again when the machine is idle")
         return "\n".join(lines)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from thinrnn._table import table
 from thinrnn.errors import PlanError
 
 
@@ -89,22 +90,13 @@ class PruningReport:
                 else:
                     errors = (f"{reader.dropped:.2%}", f"{reader.refitted:.2%}")
                     rows.append((*first, reader.parameter, *errors))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        left = (True, False, False, True, False, False)
-        lines = [
-            "  ".join(
-                cell.ljust(width) if is_left else cell.rjust(width)
-                for cell, width, is_left in zip(row, widths, left, strict=True)
-            ).rstrip()
-            for row in rows
-        ]
         a = self.agreement
         calls = f"{self.held_out} held-out calls" if self.held_out else "the calibration calls"
-        lines.append(
-            f"outputs on {calls}: relative error {a.error:.2%}, mean cosine {a.cosine:.4f}, "
+        return (
+            table(rows, "<>><>", rule=True)
+            + f"\noutputs on {calls}: relative error {a.error:.2%}, mean cosine {a.cosine:.4f}, "
             f"same largest entry {a.same_best:.1%}"
         )
-        return "\n".join([lines[0], "-" * max(map(len, lines[:-1])), *lines[1:]])
 
 
 def set_report_(small: nn.Module, report: PruningReport) -> None:

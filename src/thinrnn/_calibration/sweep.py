@@ -12,6 +12,7 @@ from thinrnn._calibration.report import Agreement, pruning_report
 from thinrnn._calibration.scores import Loss, Score
 from thinrnn._gates.sizes import What
 from thinrnn._surgery.count import count
+from thinrnn._table import table
 from thinrnn.errors import TargetError
 from thinrnn.plan import Plan
 from thinrnn.timing import benchmark
@@ -82,9 +83,7 @@ class Sweep:
                 for r in self.rows
             ),
         ]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = ["  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)) for row in cells]
-        return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
+        return table(cells, ">", rule=True)
 
     def plot(self, path: str | Path) -> Path:
         """Draw error and CPU time against size into a file (.svg, .png, .pdf), and return its path.

@@ -14,6 +14,7 @@ from thinrnn._model.copying import copy_module
 from thinrnn._model.isolation import run
 from thinrnn._model.tree import call_arguments, tensors_in
 from thinrnn._surgery.compact import compact
+from thinrnn._table import table
 from thinrnn.plan import Plan, named_tensors
 
 
@@ -74,14 +75,7 @@ class Count:
         rows = [(m.name, m.kind, m.params, m.macs, m.bytes) for m in self.modules]
         rows.append(("total", "", self.params, self.macs, self.bytes))
         cells = [head] + [(a, b, *(f"{n:,}" for n in numbers)) for a, b, *numbers in rows]
-        widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-
-        def line(row: tuple[str, ...]) -> str:
-            texts = [cell.ljust(width) for cell, width in zip(row[:2], widths, strict=False)]
-            numbers = [cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)]
-            return "  ".join(texts + numbers)
-
-        return "\n".join(map(line, cells))
+        return table(cells, "<<>")
 
 
 def count(model: nn.Module, example: Any = None) -> Count:

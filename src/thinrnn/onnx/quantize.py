@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from thinrnn._table import table
 from thinrnn.errors import ExportError, FolderError
 from thinrnn.onnx._passes.int8 import QuantizedWeight as QuantizedWeight
 from thinrnn.onnx._passes.int8 import quantize_
@@ -53,11 +54,7 @@ class Quantized:
         rows += [
             (w.name, "x".join(map(str, w.shape)), w.operator, w.now, w.why) for w in self.weights
         ]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
-        ]
+        lines = [table(rows)]
         ratio = self.bytes_before / self.bytes
         lines.append(f"{self.bytes_before:,} bytes -> {self.bytes:,}, {ratio:.2f} times smaller")
         if self.loss is not None:

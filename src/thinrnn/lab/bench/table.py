@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from thinrnn.lab.table import table
+from thinrnn._table import table
 from thinrnn.timing import TOO_NOISY
 
 RUNTIME_NAMES = {
@@ -44,8 +44,8 @@ def tables(found: dict[str, Any]) -> str:
     for case in found["cases"]:
         by_title.setdefault(case_title(case), []).append(case)
     for title, cases in by_title.items():
-        lines += [title, table(_rows(cases), left=2), ""]
-    lines += ["file (in PyTorch: float32 weights)", table(_sizes(found["memory"]), left=2), ""]
+        lines += [title, table(_rows(cases), "<<>"), ""]
+    lines += ["file (in PyTorch: float32 weights)", table(_sizes(found["memory"]), "<<>"), ""]
     for one in found["quality"]:
         value = f"perplexity {one['perplexity']:.4f} on {one['text']}"
         lines.append(f"{one['model']} in {one['runtime']}: {value}")

@@ -27,11 +27,11 @@ def compact(
 
     Use it to make the small model again with other options, or during the run.
     """
+    from thinrnn._table import table
     from thinrnn.lab import recipes
     from thinrnn.lab.cli.output import progress, show
     from thinrnn.lab.recipes.finish import recompact
     from thinrnn.lab.run import RunFolder
-    from thinrnn.lab.table import table
 
     opened = RunFolder(run)
     folder = run / "compact" if out is None else out

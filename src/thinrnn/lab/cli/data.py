@@ -22,11 +22,11 @@ def data(
     """Download a public corpus and check each file by its hash."""
     import dataclasses
 
+    from thinrnn._table import table
     from thinrnn.lab.cli.output import progress, show
     from thinrnn.lab.data import corpora
     from thinrnn.lab.data.fetch import fetch
     from thinrnn.lab.run import InputError
-    from thinrnn.lab.table import table
 
     chosen = corpora.corpus(corpus)
     files = chosen.files

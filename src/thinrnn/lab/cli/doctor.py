@@ -20,9 +20,9 @@ def doctor(json: Json = False) -> None:
     """Show versions, devices and extras, and prune a tiny model as a self-test."""
     import torch
 
+    from thinrnn._table import table
     from thinrnn.lab.cli.output import show
     from thinrnn.lab.run.environment import environment
-    from thinrnn.lab.table import table
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
     found: dict[str, Any] = environment(device)

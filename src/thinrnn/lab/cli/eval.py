@@ -25,11 +25,11 @@ def evaluate(
     """
     import math
 
+    from thinrnn._table import table
     from thinrnn.lab import recipes
     from thinrnn.lab.cli.find_model import find_model
     from thinrnn.lab.cli.output import progress, show
     from thinrnn.lab.run import InputError
-    from thinrnn.lab.table import table
 
     found = find_model(path, kind)
     recipe = recipes.recipe(found.recipe)

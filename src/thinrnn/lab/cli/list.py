@@ -22,12 +22,12 @@ def list_all(
     json: Json = False,
 ) -> None:
     """List presets with their measured results, and the runs in a folder."""
+    from thinrnn._table import table
     from thinrnn.errors import ThinRNNError
     from thinrnn.lab import recipes
     from thinrnn.lab.cli.output import show
     from thinrnn.lab.recipes.settings import as_json, described
     from thinrnn.lab.run.folder import find_runs
-    from thinrnn.lab.table import table
 
     if settings is not None:
         chosen = recipes.preset(settings).settings()

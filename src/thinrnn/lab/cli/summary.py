@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from thinrnn.lab.table import table
+from thinrnn._table import table
 from thinrnn.lab.verdicts import Verdict, control_failure
 from thinrnn.timing import NOISY
 
@@ -34,7 +34,7 @@ def run_table(config: dict[str, Any], summaries: Summaries) -> str:
     add("ONNX Runtime speed-up", lambda s: _ratio(summaries.get("dense"), s, "onnx_milliseconds"))
     longest = max(s.get("seconds") or 0 for s in summaries.values())
     add("training seconds", lambda s: _number(s.get("seconds"), ".0f" if longest >= 100 else ".1f"))
-    return table(rows, left=1)
+    return table(rows, "<>")
 
 
 def _number(value: float | None, form: str) -> str:

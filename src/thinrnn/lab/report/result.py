@@ -137,15 +137,14 @@ def result_tables(run: Run) -> list[Table]:
         for metric in run.metrics
     ]
     rows += [_row(models, name, values, numbers.count, numbers.percent) for name, values in counts]
-    times = {name: [m[key] for m in models.values()] for key, name in RUNTIMES.items()}
-    for name, values in times.items():
+    for key, name in RUNTIMES.items():
+        times = [m[key] for m in models.values()]
         label = f"time per call, {name}"
-        rows.append(_row(models, label, values, numbers.milliseconds, numbers.percent))
+        rows.append(_row(models, label, times, numbers.milliseconds, numbers.percent))
     if _compares(models):
         for key, name in RUNTIMES.items():
-            values = times[name]
-            gains = [speedup(models["dense"], model, key) for model in models.values()]
-            if not all(map(math.isnan, values)):
+            if math.isfinite(numbers.ratio(models["dense"][key], models["small"][key])):
+                gains = [speedup(models["dense"], model, key) for model in models.values()]
                 rows.append([f"speed-up, {name}", *gains, ""])
     head = [
         "",

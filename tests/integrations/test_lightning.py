@@ -20,9 +20,9 @@ from thinrnn.integrations.lightning import NeuronSelection
 EPOCHS = 4
 
 
-@pytest.fixture(params=["lightning.pytorch", "pytorch_lightning"])
+@pytest.fixture
 def pl(request: pytest.FixtureRequest) -> Any:
-    return importlib.import_module(request.param)
+    return importlib.import_module(getattr(request, "param", "lightning.pytorch"))
 
 
 def make_tagger(pl: Any, *, inside: bool = False) -> Any:
@@ -95,11 +95,16 @@ def fit(pl: Any, folder: Path, model: Any, resume: Path | None = None, **options
 
 WAYS: dict[str, Any] = {
     "target": {"target": {"params": 0.3, "steps": 14}},
+    "part": {"module": "net", "target": {"params": 0.3, "steps": 14}},
     "l0": {"l0": 1e-3, "gate_lr": 0.1, "start_epoch": 1},
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("pl", "way"),
+    [("lightning.pytorch", "target"), ("pytorch_lightning", "part"), ("lightning.pytorch", "l0")],
+    indirect=["pl"],
+)
 def test_a_resumed_fit_ends_with_the_same_small_model(pl: Any, way: str, tmp_path: Path) -> None:
     whole, resumed = make_tagger(pl), make_tagger(pl)
     selection, logger = fit(pl, tmp_path / "a", whole, **WAYS[way])
@@ -112,8 +117,9 @@ def test_a_resumed_fit_ends_with_the_same_small_model(pl: Any, way: str, tmp_pat
 
     assert selection.difference < 1e-10
     header = Path(logger.log_dir, "metrics.csv").read_text().splitlines()[0].split(",")
-    assert {"thinrnn/params", "thinrnn/kept/net.rnn.l0"} <= set(header)
-    if way == "target":
+    rnn = "rnn.l0" if way == "part" else "net.rnn.l0"
+    assert {"thinrnn/params", f"thinrnn/kept/{rnn}"} <= set(header)
+    if way != "l0":
         full = thinrnn.count(make_tagger(pl)).params
         assert thinrnn.count(whole).params <= 0.3 * full
 
@@ -132,8 +138,7 @@ def test_the_trainer_goes_on_with_the_small_model(pl: Any, tmp_path: Path) -> No
     assert torch.equal(again.eval()(x), model.eval()(x))
 
 
-def test_a_submodule_that_the_training_step_calls(tmp_path: Path) -> None:
-    pl = importlib.import_module("lightning.pytorch")
+def test_a_submodule_that_the_training_step_calls(pl: Any, tmp_path: Path) -> None:
     options: Any = {"logger": False, "enable_checkpointing": False}
     with pytest.raises(PlanError, match="prune the module that the training step calls"):
         selection = NeuronSelection(target={"params": 0.3})
@@ -146,8 +151,7 @@ def test_a_submodule_that_the_training_step_calls(tmp_path: Path) -> None:
     assert thinrnn.count(model).params <= 0.3 * thinrnn.count(make_tagger(pl)).params
 
 
-def test_a_scaled_loss_is_refused(tmp_path: Path) -> None:
-    pl = importlib.import_module("lightning.pytorch")
+def test_a_scaled_loss_is_refused(pl: Any, tmp_path: Path) -> None:
     trainer = make_trainer(pl, tmp_path, NeuronSelection(l0=1e-3), precision="bf16-true")
     trainer.strategy.precision_plugin.precision = "16-mixed"  # torch has none of it on a CPU
     with pytest.raises(GateError, match="bf16-mixed"):

@@ -51,8 +51,8 @@ class Pruner:
     The loop calls `step()` after each `optimizer.step()`, `end_epoch()` after each epoch and
     `finish_()` at the end. The model trains as usual up to `start_step` and `start_epoch`; then
     its groups are found, with what it was called with first as the example, and gates are attached.
-    Gates have their own optimizer (Adam), so the learning-rate schedule, clipping and weight decay
-    of yours never touch them.
+    Gates have their own optimizer (Adam): your learning-rate schedule and weight decay leave them
+    alone.
 
     Checkpoints need nothing more than the `state_dict` of model and optimizer: the pruner's state
     is part of the model's. To resume, make model, optimizer and pruner as at the start, then load

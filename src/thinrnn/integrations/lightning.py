@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 from torch.optim import Optimizer
 
@@ -12,13 +12,12 @@ from thinrnn.errors import GateError
 
 if missing("lightning"):
     require("integrations", "pytorch_lightning")
-if TYPE_CHECKING or not missing("lightning"):
-    from lightning.pytorch import Callback, LightningModule, Trainer
-else:
     from pytorch_lightning import Callback, LightningModule, Trainer
+else:
+    from lightning.pytorch import Callback, LightningModule, Trainer
 
 
-class NeuronSelection(Callback):
+class NeuronSelection(Callback):  # type: ignore[misc]
     """Prunes the LightningModule during `trainer.fit`; afterwards it is small and plain.
 
     Works in the `Trainer` of `lightning` and of `pytorch_lightning`. Gates are attached after the

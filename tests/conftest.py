@@ -59,11 +59,13 @@ def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[Any, str, st
 
 @pytest.fixture(scope="session")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a training, a validation and a test text of a few hundred words."""
+    """A folder with three texts of a few hundred words that can be learned."""
     folder = tmp_path_factory.mktemp("texts")
-    dice = random.Random(3)
-    words = [f"w{i}" for i in range(30)]
+    dice, word = random.Random(3), 0
     for name, lines in (("train", 120), ("valid", 20), ("test", 20)):
-        text = "".join(" ".join(dice.choices(words, k=8)) + "\n" for _ in range(lines))
+        text = ""
+        for place in range(8 * lines):
+            word = (word + dice.randint(1, 3)) % 30  # each word tells much about the next
+            text += f"w{word}" + ("\n" if place % 8 == 7 else " ")
         (folder / f"{name}.txt").write_text(text)
     return folder

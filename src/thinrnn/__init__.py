@@ -44,6 +44,7 @@ _HOMES = {
         "ThinRNNError",
         "VerifyError",
     ],
+    "latency": ["Latency"],
     "nn.rhn": ["RHN"],
     "nn.rnn_stack": ["RNNStack"],
     "nn.states": ["States"],

@@ -56,6 +56,7 @@ from thinrnn.errors import StateError as StateError
 from thinrnn.errors import TargetError as TargetError
 from thinrnn.errors import ThinRNNError as ThinRNNError
 from thinrnn.errors import VerifyError as VerifyError
+from thinrnn.latency import Latency as Latency
 from thinrnn.nn.rhn import RHN as RHN
 from thinrnn.nn.rnn_stack import RNNStack as RNNStack
 from thinrnn.nn.states import States as States

@@ -122,3 +122,8 @@ def _umask() -> int:
     mask = os.umask(0)  # it can only be read by setting it
     os.umask(mask)
     return mask
+
+
+def cache_folder() -> Path:
+    """Return the user's cache folder; not pooch's, because that needs an extra."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "thinrnn"

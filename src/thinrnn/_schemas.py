@@ -85,3 +85,18 @@ class SavedFormat(Schema):
     """The one field that every version of thinrnn.json has."""
 
     format: int | None = None
+
+
+class LatencyPoint(Schema):
+    """The median time of a call at one size."""
+
+    kept: dict[str, Count]
+    milliseconds: Annotated[float, Field(gt=0)]
+
+
+class LatencyFile(Schema):
+    """The times of one model over its sizes, as `Latency` keeps them."""
+
+    thinrnn_latency: Literal[1]
+    about: dict[str, str | int]
+    points: tuple[LatencyPoint, ...]

@@ -5,6 +5,7 @@ machine slows all of them alike. Reported are medians, the spread, and ratios of
 """
 
 import contextlib
+import platform
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -155,7 +156,7 @@ def benchmark(
     def call(name: str) -> Callable[[], Any]:
         return lambda: models[name](*args, **kwargs)
 
-    with _threads(threads), _eval_mode(models), torch.inference_mode():
+    with torch_threads(threads), _eval_mode(models), torch.inference_mode():
         for name, model in models.items():
             try:
                 model(*args, **kwargs)
@@ -180,7 +181,8 @@ def timing_of(times: list[float], calls: int) -> Timing:
 
 
 @contextlib.contextmanager
-def _threads(count: int) -> Iterator[None]:
+def torch_threads(count: int) -> Iterator[None]:
+    """Let torch use so many CPU threads meanwhile."""
     import torch
 
     before = torch.get_num_threads()
@@ -291,3 +293,15 @@ def largest_cache() -> int:
         if text[-1:] in units and text[:-1].isdigit():
             sizes.append(int(text[:-1]) * units[text[-1]])
     return max(sizes, default=UNKNOWN_CACHE)
+
+
+def processor() -> str:
+    """Return the name of the CPU."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -239,11 +239,8 @@ class Calibration:
 
     def _cost(self, goal: Limits) -> dict[str, Tensor]:
         """Return which part of the limits one neuron of each group takes."""
-        parts = [(self.sizes.neuron_costs(what, most), most) for what, most in goal.items()]
-        return {
-            name: torch.stack([costs[name].clamp(min=1) / most for costs, most in parts]).sum(0)
-            for name in self.sizes.groups
-        }
+        parts = [self.sizes.neuron_costs(what, most) for what, most in goal.items()]
+        return {name: torch.stack([p[name] for p in parts]).sum(0) for name in self.sizes.groups}
 
     @torch.no_grad()
     def _refit_(self, pruned: nn.Module, chosen: Masks, refitted: bool) -> dict[str, Fit]:

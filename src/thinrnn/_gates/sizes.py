@@ -6,9 +6,10 @@ expected size, differentiable, as in the paper: a matrix that neurons produce (r
 itself counts once, not squared.
 """
 
+import copy
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,8 @@ from thinrnn.plan import Plan, named_tensors
 
 # Modules with weights of several dimensions that are no matrices, beside the known layers.
 NO_PRODUCTS = (nn.Embedding, nn.EmbeddingBag, nn.LayerNorm, nn.RMSNorm)
-What = Literal["params", "macs"]
+FREE = 1e-9  # of a limit: a neuron that takes less counts as if it took this
+What = Literal["params", "macs", "latency"]  # latency: milliseconds, once they are measured
 Presence = dict[str, Tensor]  # group -> probability that each neuron is there
 
 
@@ -80,7 +82,11 @@ class Sizes:
         self.fixed = torch.tensor(fixed, dtype=torch.float64)  # (A,)
         self.pairs = torch.stack(pairs, 1)  # (N, E)
         self.constant = torch.tensor(constant, dtype=torch.float64)  # (E,)
-        self.matrices = torch.tensor([float(e.is_matrix) for e in self.entries]).double()
+        self.weights: dict[What, Tensor] = {  # what one element of each parameter counts for (E,)
+            "params": torch.ones(len(self.entries), dtype=torch.float64),
+            "macs": torch.tensor([float(e.is_matrix) for e in self.entries]).double(),
+        }
+        self.base: dict[What, float] = {"params": 0.0, "macs": 0.0}  # of a model without elements
         self._at_hand: dict[tuple[torch.device, torch.dtype], tuple[Tensor, ...]] = {}
 
     def elements(self, present: Presence) -> Tensor:
@@ -97,9 +103,15 @@ class Sizes:
 
     def size_of(self, lengths: Tensor, what: What) -> Tensor:
         """Return the exact size from lengths (..., A) of dimensions."""
-        counted = self.constant if what == "params" else self.constant * self.matrices
         rows, columns = lengths[..., self.axes[:, 0]], lengths[..., self.axes[:, 1]]
-        return (rows * columns) @ counted
+        return (rows * columns) @ (self.constant * self.weights[what]) + self.base[what]
+
+    def with_latency(self, weights: Tensor, base: float) -> Self:
+        """Return sizes that know milliseconds too: per element of each parameter, and per call."""
+        timed = copy.copy(self)
+        timed.weights = {**self.weights, "latency": weights.double()}
+        timed.base = {**self.base, "latency": base}
+        return timed
 
     def _constants(self, like: Tensor) -> tuple[Tensor, ...]:
         key = (like.device, like.dtype)
@@ -109,16 +121,16 @@ class Sizes:
         return self._at_hand[key]
 
     def total(self, present: Presence, what: What = "params") -> Tensor:
-        """Return the (expected) number of parameters, or of mult-adds per step."""
+        """Return the (expected) number of parameters or mult-adds per step, or milliseconds."""
         elements = self.elements(present)
-        return elements.sum() if what == "params" else elements @ self.matrices.to(elements)
+        return elements @ self.weights[what].to(elements) + self.base[what]
 
     def all_present(self) -> Presence:
         """Return the presence of every neuron of every group."""
         return {name: torch.ones(n, dtype=torch.float64) for name, n in self.groups.items()}
 
     def neuron_costs(self, what: What, limit: float) -> Presence:
-        """Return what one neuron more of each group costs when all groups are equally thin.
+        """Return the part of a limit that one neuron more takes when all groups are equally thin.
 
         That is at the presence, the same for every neuron, at which the size is `limit`: a neuron
         is cheap once the layers that read it have become small.
@@ -130,12 +142,12 @@ class Sizes:
             is_small = bool(self.size_of(self.fixed + middle * everybody, what) < limit)
             low, high = (middle, high) if is_small else (low, middle)
         lengths = self.fixed + high * everybody
-        counted = self.constant if what == "params" else self.constant * self.matrices
+        counted = self.constant * self.weights[what]
         rows, columns = self.axes.T
         slopes = torch.zeros_like(lengths)  # what one position more in each dimension costs
         slopes.index_add_(0, rows, counted * lengths[columns])
         slopes.index_add_(0, columns, counted * lengths[rows])
-        costs = self.counts @ slopes  # (N,)
+        costs = (self.counts @ slopes / limit).clamp(min=FREE)  # (N,)
         return dict(zip(self.groups, costs.split(list(self.groups.values())), strict=True))
 
 

@@ -9,13 +9,15 @@ target         ╰────────────────────�
 """
 
 import math
+import re
 import warnings
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 from torch import Tensor, nn
 
 from thinrnn._gates.attach import attached
+from thinrnn._gates.attached import Attached
 from thinrnn._gates.sizes import Sizes, What
 from thinrnn._penalties.group_lasso import squared_norms
 from thinrnn.errors import TargetError
@@ -28,13 +30,24 @@ ENOUGH = 0.99  # of both limits
 FILL = 200  # neurons that are tried for what is left of the limit
 LEARNED = 0.5  # gates that moved less, relative to their random start, have learned nothing
 
+MOST_LIMITS = 2
+MILLISECONDS = {"us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3}
+
 Masks = dict[str, Tensor]  # group -> True for each neuron that stays
-Limits = dict[What, float]  # parameters, mult-adds, or both
+Limits = dict[What, float]  # parameters, mult-adds, milliseconds: one of them or two
 Score = Literal["gates", "random", "magnitude"]  # what ranks the neurons of a group
 
 
+class Times(Protocol):
+    """What `Target` needs to count in milliseconds; see `Latency`."""
+
+    def fit(self, gated: Attached, goal: float) -> tuple[Tensor, float]:
+        """Return milliseconds per element of each parameter, and per call, right near a goal."""
+        ...
+
+
 class Target:
-    """A limit on the size of the small model: parameters, mult-adds per step, or both.
+    """A limit on the small model: parameters, mult-adds per step, milliseconds, or two of them.
 
     Call `target.step()` once per training step, after `optimizer.step()`. For the first tenth of
     the `steps` nothing closes, so that the gates can learn which neurons matter. Then the limit
@@ -55,6 +68,8 @@ class Target:
         model: A model with gates, from `attach_`.
         params: Parameters to end with: a fraction of the full size (up to 1), or a number.
         macs: Mult-adds per step to end with, given the same way.
+        latency: The time of a call to end with, as in "2 ms" or "350 us". It needs `on`.
+        on: Where that time is measured, a `Latency`.
         steps: Calls of `step()` after which the limit is reached.
         score: What ranks the neurons of a group: "gates", the learned ones; or, as controls with
             the same schedule and the same random gates, "random", an order drawn once, and
@@ -65,7 +80,8 @@ class Target:
         steps: Calls of `step()` after which the limit is reached.
         steps_done: Calls of `step()` so far.
         progress: How far the limit has come down, from 0 to 1.
-        limit: The size that is allowed now, as `{"params": ...}`, `{"macs": ...}` or both.
+        limit: The size that is allowed now, as in `{"params": ..., "macs": ...}`; a latency is in
+            milliseconds.
         is_settled: Whether the selection is final.
 
     Raises:
@@ -95,6 +111,8 @@ class Target:
         *,
         params: float | None = None,
         macs: float | None = None,
+        latency: str | None = None,
+        on: Times | None = None,
         steps: int = 1000,
         score: Score = "gates",
     ) -> None:
@@ -103,7 +121,18 @@ class Target:
         if score not in get_args(Score):
             raise TargetError(f"score={score!r}: write one of {', '.join(get_args(Score))}.")
         self.gated = attached(model)
-        self.full, self.goal = read_limits(self.gated.sizes, params=params, macs=macs)
+        self.sizes = self.gated.sizes
+        if (latency is None) != (on is None):
+            raise TargetError(
+                "latency= and on= go together: latency='2 ms', on=thinrnn.Latency(example)."
+            )
+        milliseconds = None
+        if latency is not None and on is not None:
+            milliseconds = read_milliseconds(latency)
+            self.sizes = self.sizes.with_latency(*on.fit(self.gated, milliseconds))
+        self.full, self.goal = read_limits(
+            self.sizes, params=params, macs=macs, latency=milliseconds
+        )
         self.steps = steps
         self.score = score
         self.steps_done = 0
@@ -173,12 +202,23 @@ class Target:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a checkpoint needs."""
-        return {"step": self.steps_done, "worth": dict(self._worth)}
+        state: dict[str, Any] = {"step": self.steps_done, "worth": dict(self._worth)}
+        if "latency" in self.goal:  # measured anew, the same model takes a little more or less
+            state["latency"] = {
+                "weights": self.sizes.weights["latency"],
+                "base": self.sizes.base["latency"],
+                "full": self.full["latency"],
+            }
+        return state
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a checkpoint, after the model has loaded its own."""
         self.steps_done = int(state["step"])
         self._worth = {name: row.double().cpu() for name, row in state["worth"].items()}
+        if "latency" in state:
+            times = state["latency"]
+            self.sizes = self.sizes.with_latency(times["weights"], float(times["base"]))
+            self.full["latency"] = float(times["full"])
         if self.steps_done:
             self._stop_learning()
         if self.is_settled:
@@ -248,7 +288,7 @@ class Target:
         With two limits, the costs of a neuron are weighed so that both limits are used up, as far
         as they can be.
         """
-        sizes = self.gated.sizes
+        sizes = self.sizes
         first, *others = limit
         low, high, most_used = 0.0, 1.0, -1.0
         for _ in range(COST_MIXES if others else 1):
@@ -283,38 +323,61 @@ class Target:
 
     def _costs(self, limit: Limits, weight: Limits) -> dict[str, Tensor]:
         """Return which part of what is allowed a neuron of each group takes."""
-        sizes = self.gated.sizes
         parts = [
-            (sizes.neuron_costs(what, most), weight[what] / most) for what, most in limit.items()
+            (self.sizes.neuron_costs(what, most), weight[what]) for what, most in limit.items()
         ]
         return {
-            name: torch.stack([costs[name].clamp(min=1) * part for costs, part in parts]).sum(0)
-            for name in sizes.groups
+            name: torch.stack([costs[name] * share for costs, share in parts]).sum(0)
+            for name in self.sizes.groups
         }
 
 
-def read_limits(sizes: Sizes, *, params: float | None, macs: float | None) -> tuple[Limits, Limits]:
+def read_limits(
+    sizes: Sizes,
+    *,
+    params: float | None = None,
+    macs: float | None = None,
+    latency: float | None = None,
+) -> tuple[Limits, Limits]:
     """Return the full sizes and the sizes to end with, of whatever is limited."""
-    wanted: dict[What, float | None] = {"params": params, "macs": macs}
-    if params is None and macs is None:
+    given: dict[What, float | None] = {"params": params, "macs": macs, "latency": latency}
+    wanted = {what: size for what, size in given.items() if size is not None}
+    if not wanted:
         raise TargetError("give params= or macs= or both: a fraction up to 1, or a number.")
+    if len(wanted) > MOST_LIMITS:
+        raise TargetError("give two of params=, macs= and latency= at most.")
     one_each = {name: _one_of(size) for name, size in sizes.groups.items()}
     full: Limits = {}
     goal: Limits = {}
     for what, size in wanted.items():
-        if size is None:
-            continue
         full[what] = float(sizes.total(sizes.all_present(), what))
-        limit = size * full[what] if 0 < size <= 1 else float(size)
+        is_part = what != "latency" and 0 < size <= 1
+        limit = size * full[what] if is_part else float(size)
         smallest = float(sizes.total(one_each, what))
         if not smallest <= limit:
-            raise TargetError(
-                f"{what}={size:g} cannot be met: with one neuron left in each group the model "
-                f"still has {smallest:,.0f} of {full[what]:,.0f} {what}. Allow more, or gate "
-                "more groups."
-            )
+            raise TargetError(_cannot_be_met(what, size, smallest, full[what]))
         goal[what] = min(limit, full[what])
     return full, goal
+
+
+def read_milliseconds(text: str) -> float:
+    """Return a time such as "2 ms" in milliseconds."""
+    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*(us|µs|ms|s)\s*", str(text))
+    if not found or not float(found[1]) > 0:
+        raise TargetError(f"latency={text!r}: write a number and a unit, as in '2 ms' or '350 us'.")
+    return float(found[1]) * MILLISECONDS[found[2]]
+
+
+def _cannot_be_met(what: What, size: float, smallest: float, full: float) -> str:
+    if what == "latency":
+        return (
+            f"latency='{size:g} ms' cannot be met: with one neuron left in each group a call "
+            f"still takes about {smallest:.3g} of {full:.3g} ms. Allow more, or gate more groups."
+        )
+    return (
+        f"{what}={size:g} cannot be met: with one neuron left in each group the model still has "
+        f"{smallest:,.0f} of {full:,.0f} {what}. Allow more, or gate more groups."
+    )
 
 
 def select_neurons(
@@ -331,7 +394,7 @@ def select_neurons(
         found = _best(sizes, scores, limits, part)
         if found is not None:
             return found
-    wanted = " and ".join(f"{limit:,.0f} {what}" for what, limit in limits.items())
+    wanted = " and ".join(f"{what} {limit:,.6g}" for what, limit in limits.items())
     raise TargetError(f"no choice of neurons has at most {wanted}.")
 
 

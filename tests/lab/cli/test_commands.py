@@ -9,12 +9,13 @@ import pytest
 from thinrnn.lab.cli import main
 
 TINY = {
+    "cell": "gru",
     "embedding": 10,
     "hidden": "12,12",
     "epochs": 2,
-    "batch": 8,
+    "batch": 2,
     "bptt": 16,
-    "lr": 0.01,
+    "lr": 0.05,
     "target_params": 0.5,
     "tensorboard": "no",
     "device": "cpu",
@@ -63,7 +64,7 @@ def test_train_ends_with_a_table_and_the_next_command(texts, tmp_path, call):
 def test_train_prints_one_json_object(texts, tmp_path, call):
     code, printed, err = call(
         *("train", "lm", "--train", texts / "train.txt", "--valid", texts / "valid.txt"),
-        *("--out", tmp_path / "run", "--json", *options(cell="gru", seed=4)),
+        *("--out", tmp_path / "run", "--json", *options(seed=4)),
     )
     result = json.loads(printed)
     assert code == 0 and result["kept"] is True
@@ -74,7 +75,7 @@ def test_train_prints_one_json_object(texts, tmp_path, call):
 
 def test_a_config_file_is_applied_and_set_wins_over_it(texts, tmp_path, call):
     file = tmp_path / "my.toml"
-    lines = [f"{k} = {v!r}" for k, v in TINY.items() if k not in ("hidden", "tensorboard")]
+    lines = [f"{k} = {v!r}" for k, v in TINY.items() if k not in ("cell", "hidden", "tensorboard")]
     file.write_text("\n".join([*lines, "hidden = [9, 9]", "tensorboard = false", 'cell = "rnn"']))
     code, _, _ = call(
         *("train", "lm", "--train", texts / "train.txt", "--valid", texts / "valid.txt"),

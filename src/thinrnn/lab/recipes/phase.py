@@ -25,7 +25,13 @@ from thinrnn.lab.device.graphs import GraphedStep, Step
 from thinrnn.lab.recipes.means import Means
 from thinrnn.lab.recipes.optimizer import make_optimizer
 from thinrnn.lab.recipes.protocol import D, Inputs, Recipe, S, TrainingBatches
-from thinrnn.lab.recipes.pruning import Pruning, add_gates, set_weights_, weights_of
+from thinrnn.lab.recipes.pruning import (
+    Pruning,
+    add_gates,
+    make_target,
+    set_weights_,
+    weights_of,
+)
 from thinrnn.lab.run import InputError, RunFolder
 from thinrnn.lab.run.files import write_atomic
 from thinrnn.lab.run.packing import all_finite
@@ -271,7 +277,7 @@ def reachable_plan(recipe: Recipe[S, D], settings: S, data: D) -> Plan:
     if "gated" in settings.phases and settings.target:
         thinrnn.attach_(model, plan)
         try:
-            thinrnn.Target(model, **settings.target, steps=1, score=settings.score)
+            make_target(settings, model, steps=1)
         except TargetError as error:  # it names params or macs, as our settings do behind target_
             raise InputError(f"target_{error}") from None
     return plan

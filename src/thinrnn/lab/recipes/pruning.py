@@ -161,8 +161,13 @@ def add_gates(settings: TrainingSettings, model: nn.Module, plan: Plan, steps: i
     if settings.l0 is not None:
         return ByL0(model, weight=settings.l0)
     steps = math.ceil(settings.target_time * steps)
-    limit = thinrnn.Target(model, **settings.target, steps=steps, score=settings.score)
-    return ToTarget(limit)
+    return ToTarget(make_target(settings, model, steps))
+
+
+def make_target(settings: TrainingSettings, model: nn.Module, steps: int) -> thinrnn.Target:
+    """Return the target of a run, on a model with gates."""
+    params, macs = settings.target.get("params"), settings.target.get("macs")
+    return thinrnn.Target(model, params=params, macs=macs, steps=steps, score=settings.score)
 
 
 def weights_of(model: nn.Module, pruning: Pruning) -> dict[str, Any]:

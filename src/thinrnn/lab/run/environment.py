@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from thinrnn import __version__
+from thinrnn.timing import processor
 
 
 def environment(device: str = "cpu") -> dict[str, Any]:
@@ -19,7 +20,7 @@ def environment(device: str = "cpu") -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": numpy.__version__,
         "platform": platform.platform(),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "device": device,
@@ -37,14 +38,3 @@ def command_line() -> str:
     import shlex
 
     return shlex.join(["thinrnn", *sys.argv[1:]])
-
-
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

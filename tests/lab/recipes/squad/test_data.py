@@ -3,7 +3,7 @@ import gzip
 import pytest
 import torch
 
-from thinrnn.lab.data.cache import default_cache
+from thinrnn._files import cache_folder
 from thinrnn.lab.recipes.squad.batches import Batches, by_length, shuffled, usable
 from thinrnn.lab.recipes.squad.prepare import prepare
 from thinrnn.lab.run import InputError
@@ -72,7 +72,7 @@ def test_a_cache_that_cannot_be_written_is_only_reported(data, tmp_path):
 
 def test_the_cache_is_in_the_users_cache_folder(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert default_cache() == tmp_path / "thinrnn"
+    assert cache_folder() == tmp_path / "thinrnn"
 
 
 def test_bad_records_are_counted_and_left_out(make_data, some_stories):

@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from thinrnn.lab.data.cache import default_cache
+from thinrnn._files import cache_folder
 from thinrnn.lab.recipes.squad.glove import find_vectors, read_glove
 from thinrnn.lab.run.errors import InputError
 
@@ -18,7 +18,7 @@ def empty_cache(tmp_path, monkeypatch):
 
 
 def kept_file():
-    (file,) = default_cache().glob("glove-*.safetensors")
+    (file,) = cache_folder().glob("glove-*.safetensors")
     return file
 
 

@@ -16,8 +16,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from thinrnn._files import write_safely
-from thinrnn.lab.data.cache import default_cache
+from thinrnn._files import cache_folder, write_safely
 from thinrnn.lab.run.errors import InputError, StorageError
 from thinrnn.lab.run.files import storage
 
@@ -96,7 +95,7 @@ class _All:
 
 def find_vectors(path: Path, wanted: Collection[str]) -> tuple[dict[str, int], Tensor]:
     """Return what `read_glove` returns, from the cache if the file was read before."""
-    kept = default_cache() / f"glove-{_key(path)}.safetensors"
+    kept = cache_folder() / f"glove-{_key(path)}.safetensors"
     found = _look_up(kept, wanted)
     if found is None:
         rows, vectors = read_glove(path, _All())

@@ -12,8 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from thinrnn._files import write_safely
-from thinrnn.lab.data.cache import default_cache
+from thinrnn._files import cache_folder, write_safely
 from thinrnn.lab.data.corpora import Corpus, digest
 from thinrnn.lab.recipes.squad.batches import Batches, Inputs
 from thinrnn.lab.recipes.squad.data import Split, Types, encode
@@ -100,7 +99,7 @@ def prepare(
     """Return the data of a folder, from the cache if it was prepared before, and describe it."""
     files = find_files(folder)
     key = _key(files, more_than, characters_more_than)
-    path = (cache or default_cache()) / f"squad-{key[:16]}.safetensors"
+    path = (cache or cache_folder()) / f"squad-{key[:16]}.safetensors"
     prepared = read_cache(path, key)
     if prepared is None:
         progress.line(f"reading {folder}")

@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint docs format clean
+.PHONY: help setup demo test test-all attack lint docs format clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,9 @@ test: lint ## check style, imports and types, then run the core tests
 
 test-all: lint ## the same with benchmarks, kills, examples and browsers
 	@$(BIN)/python -m pytest -q -rs -n 2
+
+attack: $(READY) ## try hostile files, faults, kills and interrupts; write results/trust.json
+	@$(BIN)/python -m pytest -q -rs tests/attack --long --counts results/trust.json
 
 docs: $(READY) ## build the documentation into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

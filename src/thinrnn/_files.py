@@ -102,6 +102,8 @@ def write_together(writes: Mapping[Path, Write]) -> None:
     temporary: dict[Path, Path] = {}
     try:
         for path, write in writes.items():
+            if path.exists() and not path.is_file():  # a device would be replaced by a file
+                raise FolderError(f"'{path}' is not a regular file: choose another name.")
             path.parent.mkdir(parents=True, exist_ok=True)
             handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
             os.close(handle)

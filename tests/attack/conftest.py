@@ -5,7 +5,6 @@ import io
 import json
 import resource
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,7 +17,10 @@ import pytest
 LIMIT = 30  # seconds of one command on a processor
 WAIT = 300  # seconds of one command by the clock: other work may keep the processors busy
 MEMORY = 1 << 20  # kilobytes by which one command may raise the largest memory of the process
+SEED = 0  # of every choice
 COUNTS: Counter[str] = Counter()
+ABORTS: list[str] = []  # processes that ended by SIGABRT or SIGSEGV
+BEGAN = time.monotonic()
 TINY = {
     **{"embedding": 6, "hidden": "7,7", "epochs": 1, "batch": 8, "bptt": 16, "lr": 0.01},
     **{"target_params": 0.5, "tensorboard": "no", "device": "cpu", "threads": 1},
@@ -67,6 +69,12 @@ def attempt(*arguments: Any) -> Outcome:
     """Run a command in this process, with a limit on its time."""
     from thinrnn.lab.cli import main
 
+    return limited(main, [str(argument) for argument in arguments])
+
+
+def limited(function: Callable[..., Any], *arguments: Any) -> Outcome:
+    """Call a function that may print and exit, with a limit on its time."""
+
     def too_long(*_: Any) -> None:
         raise TooLong
 
@@ -78,7 +86,7 @@ def attempt(*arguments: Any) -> Outcome:
     code, raised = 0, None
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            main([str(argument) for argument in arguments])
+            function(*arguments)
     except SystemExit as left:
         code = int(left.code or 0)
     except BaseException as error:
@@ -109,6 +117,13 @@ def good_run(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def many(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
+    """`many(short, long)`: how many cases the profile of this session tries."""
+    is_long = request.config.getoption("--long", default=False)
+    return lambda short, long: long if is_long else short
+
+
 @pytest.fixture
 def count() -> Callable[[str, int], None]:
     """Note how many cases of a kind were tried."""
@@ -120,34 +135,26 @@ def count() -> Callable[[str, int], None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="try many more cases of each kind")
     parser.addoption("--counts", type=Path, help="JSON file to write the attack's counts to")
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the long profile unless `-m` names it."""
-    if "attack" not in config.option.markexpr:
-        long = [item for item in items if item.get_closest_marker("attack")]
-        items[:] = [item for item in items if item not in long]
-        config.hook.pytest_deselected(items=long)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     file = session.config.getoption("--counts", default=None)
     if file is None:
         return
-    import torch
-
-    import thinrnn
+    from thinrnn.lab.run.environment import environment
 
     result = {
         "command": "make attack",
-        "thinrnn": thinrnn.__version__,
-        "python": sys.version.split()[0],
-        "torch": torch.__version__,
+        "seed": SEED,
         "tests": session.testscollected,
         "failed": session.testsfailed,
         "cases": dict(sorted(COUNTS.items())),
         "total": sum(COUNTS.values()),
+        "aborts": len(ABORTS),
+        "minutes": round((time.monotonic() - BEGAN) / 60, 1),
+        "environment": environment(),
     }
     file.write_text(json.dumps(result, indent=1) + "\n")
 

@@ -36,23 +36,23 @@ VALUES: dict[str, Any] = {
     "deep lists": DEEP,
 }
 COMMANDS = {
-    "config.json": ("list", "report", "eval", "generate", "compact"),
-    "dense.json": ("list", "report", "eval"),
+    "config.json": ("list", "report", "eval", "generate", "compact", "bench"),
+    "dense.json": ("list", "report", "eval", "bench"),
     "small.json": ("list", "report", "eval", "generate"),
     "control.json": ("list", "report"),
-    "metrics.jsonl": ("report",),
+    "metrics.jsonl": ("report", "train --resume"),
     "pattern.json": ("report",),
-    "plan.json": ("compact",),
-    "model/recipe.json": ("generate", "eval"),
-    "model/vocabulary.json": ("generate", "eval"),
-    "model/thinrnn.json": ("generate", "eval"),
-    "model/model.safetensors": ("generate", "eval"),
+    "plan.json": ("compact", "train --resume"),
+    "model/recipe.json": ("generate", "eval", "bench", "export"),
+    "model/vocabulary.json": ("generate", "eval", "bench", "export"),
+    "model/thinrnn.json": ("generate", "load_", "eval", "load_", "bench", "export"),
+    "model/model.safetensors": ("generate", "load_", "eval", "load_", "bench", "export"),
     "dense/recipe.json": ("eval --kind dense",),
     "dense/vocabulary.json": ("eval --kind dense",),
     "dense/model.safetensors": ("eval --kind dense",),
-    "CHECKPOINT/manifest.json": ("compact",),
-    "CHECKPOINT/state.json": ("compact",),
-    "CHECKPOINT/tensors.safetensors": ("compact",),
+    "CHECKPOINT/manifest.json": ("compact", "train --resume"),
+    "CHECKPOINT/state.json": ("compact", "train --resume"),
+    "CHECKPOINT/tensors.safetensors": ("compact", "train --resume"),
 }
 
 
@@ -65,18 +65,15 @@ class Case:
     change: Change
 
 
-def corpus(run: Path, *, sample: int | None = None) -> list[Case]:
-    """Return all cases, or a sample that has some of every file."""
-    cases: list[Case] = []
-    for name, commands in COMMANDS.items():
-        file = real(run, name)
-        changes = [*file_changes(name), *content_changes(name, file)]
-        if sample is not None:
-            changes = random.Random(name).sample(changes, min(sample, len(changes)))
-        for number, (what, change) in enumerate(changes):
-            command = commands[number % len(commands)]
-            cases.append(Case(f"{name}: {what}", command, change))
-    return cases
+def corpus(run: Path, name: str, *, sample: int) -> list[Case]:
+    """Return a sample of the cases of one file, the same at each call."""
+    commands = COMMANDS[name]
+    changes = [*file_changes(name), *content_changes(name, real(run, name))]
+    changes = random.Random(name).sample(changes, min(sample, len(changes)))
+    return [
+        Case(f"{name}: {what}", commands[number % len(commands)], change)
+        for number, (what, change) in enumerate(changes)
+    ]
 
 
 def real(run: Path, name: str) -> Path:

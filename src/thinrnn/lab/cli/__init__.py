@@ -6,6 +6,8 @@ import sys
 import warnings
 from typing import Any
 
+NO_MEMORY = "not enough memory: try a smaller model, batch or text"
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Run one command and exit.
@@ -50,7 +52,7 @@ def _run(arguments: list[str] | None) -> tuple[int, str]:
     except KeyboardInterrupt:
         return 130, "stopped"
     except MemoryError:
-        return 2, "not enough memory: try a smaller model, batch or text"
+        return 2, NO_MEMORY
     except BrokenPipeError:  # as in `thinrnn list | head -1`
         sys.stderr.close()
         return 1, ""
@@ -68,6 +70,8 @@ def _failure(error: Exception) -> tuple[int, str]:
         return exit_code(error), str(error)
     if ended_by_interrupt(error):
         return 130, "stopped"
+    if isinstance(error, RuntimeError) and "allocate memory" in str(error):  # torch's
+        return 2, NO_MEMORY
     if isinstance(error, OSError):  # such as a folder without permission
         where = f"{error.filename}: " if error.filename else ""
         return 2, f"{where}{error.strerror or error}"

@@ -31,7 +31,8 @@ def finish_phase(phase: Phase[S, D], run: RunFolder, seconds: float) -> None:
     recipe, settings, data, device = phase.recipe, phase.settings, phase.data, phase.device
     memory = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
     assert phase.best is not None
-    again = restored(phase, phase.best)
+    with fitting(run.path):  # the best weights may come from a checkpoint
+        again = restored(phase, phase.best)
     model, extra = again.model, {}
     small = run.summary("small")
     if phase.plan is not None:

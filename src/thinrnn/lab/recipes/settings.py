@@ -24,6 +24,7 @@ from pydantic import (
     model_validator,
 )
 
+from thinrnn._files import read_bytes
 from thinrnn.lab.recipes.schedule import lr_factor
 from thinrnn.lab.run.errors import InputError
 
@@ -244,12 +245,10 @@ def changed(settings: S, assignments: Iterable[str]) -> S:
 
 def from_toml(settings: S, path: str | Path) -> S:
     """Return the settings with the values of a TOML file applied."""
+    data = read_bytes(Path(path), InputError)
     try:
-        with open(path, "rb") as file:
-            values = tomllib.load(file)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}.") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        values = tomllib.loads(data.decode())
+    except (ValueError, RecursionError) as error:  # ValueError is that of tomllib and of decode too
         raise InputError(f"{path} is not valid TOML: {error}.") from None
     return settings.replaced(**values)
 

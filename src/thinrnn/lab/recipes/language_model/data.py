@@ -3,6 +3,7 @@
 a.txt ── pieces of text ── tokens, <eos> at line ends ── numbers (N,) ── B streams (N / B, B)
 """
 
+import io
 import re
 from array import array
 from collections import Counter
@@ -14,6 +15,7 @@ import numpy
 import torch
 from torch import Tensor
 
+from thinrnn._files import open_regular
 from thinrnn.lab.run.errors import InputError
 
 EOS, UNK = "<eos>", "<unk>"
@@ -76,9 +78,13 @@ class Vocabulary:
 
 def read_pieces(path: str | Path) -> Iterator[str]:
     """Yield the text of a UTF-8 file in pieces."""
-    empty = True
+    path, empty = Path(path), True
     try:
-        with open(path, encoding="utf-8-sig") as file:
+        if not path.exists():
+            raise InputError(f"{path} does not exist: check the path.")
+        if path.is_dir():
+            raise InputError(f"{path} is a folder: give a file, or the folder as --data.")
+        with io.TextIOWrapper(open_regular(path, InputError), encoding="utf-8-sig") as file:
             while piece := file.read(PIECE):
                 if "\0" in piece:
                     raise InputError(
@@ -91,10 +97,6 @@ def read_pieces(path: str | Path) -> Iterator[str]:
             f"{path} is not UTF-8 text ({error.reason}): give a text file, or convert it "
             "with 'iconv -t utf-8'."
         ) from None
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist: check the path.") from None
-    except IsADirectoryError:
-        raise InputError(f"{path} is a folder: give a file, or the folder as --data.") from None
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}.") from None
     if empty:

@@ -114,6 +114,12 @@ def test_docstring_of_a_public_name_teaches(name: str) -> None:
         assert signature.return_annotation is None or "Returns:" in text
 
 
+def test_no_two_classes_have_the_same_name() -> None:
+    files = (ROOT / "src").rglob("*.py")
+    names = [n for f in files for n in re.findall(r"^class (\w+)", f.read_text(), re.MULTILINE)]
+    assert sorted(names) == sorted(set(names))
+
+
 def test_import_loads_nothing_that_is_optional() -> None:
     heavy = ["typer", "rich", "matplotlib", "onnx", "onnxruntime", "onnxscript", "accelerate"]
     program = f"import sys, thinrnn; print(*[m for m in {heavy} if m in sys.modules])"

@@ -52,7 +52,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Matrix:
+class StoredMatrix:
     """A weight that multiplies a vector; its rows make the outputs."""
 
     name: str
@@ -73,7 +73,7 @@ class Program:
     outputs: list[Buffer] = field(default_factory=list)
     states: list[Buffer] = field(default_factory=list)
     constants: dict[str, Tensor] = field(default_factory=dict)
-    matrices: dict[str, Matrix] = field(default_factory=dict)
+    matrices: dict[str, StoredMatrix] = field(default_factory=dict)
     statements: list[Statement] = field(default_factory=list)
 
     def without_copies(self) -> "Program":

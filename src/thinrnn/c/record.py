@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from thinrnn._model.tree import tensors_in
-from thinrnn.c.program import Buffer, Matrix, Operand, Program, Statement
+from thinrnn.c.program import Buffer, Operand, Program, Statement, StoredMatrix
 from thinrnn.errors import ExportError
 from thinrnn.nn.rhn import RHN
 from thinrnn.onnx._trace.calls import CELLS, MODES, Zeros, read_call
@@ -154,7 +154,7 @@ class Recorder(TorchFunctionMode):
         """Return a matrix as two arguments of a C function: its values and its scale."""
         self._must_be_constant(tensor)
         name = self._named(tensor, "matrix") + ("" if rows_first else "_t")
-        self.program.matrices[name] = Matrix(name, tensor.detach(), rows_first)
+        self.program.matrices[name] = StoredMatrix(name, tensor.detach(), rows_first)
         return f"{name}, {name}_scale"
 
     def _must_be_constant(self, tensor: Tensor) -> None:

@@ -29,13 +29,13 @@ class Found:
             found = self.run.summary(self.kind)
         else:
             from thinrnn.lab.model_folder import read_file
-            from thinrnn.lab.run.schemas import Table
+            from thinrnn.lab.run.schemas import AnyFields
 
             folder = self.folder.resolve()
             results, name = folder.parent.parent, f"{folder.name}.json"
             files = [*results.glob(name), *results.glob(f"*/{name}")]  # of the published run
             published = folder.parent.name == "models" and files
-            found = read_file(files[0], Table).table().get("stored") if published else None
+            found = read_file(files[0], AnyFields).table().get("stored") if published else None
         return {name: value for name, value in (found or {}).items() if value is not None}
 
 

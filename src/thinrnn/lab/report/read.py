@@ -253,7 +253,7 @@ def _with_common_names(summaries: Mapping[str, Summary]) -> dict[str, Summary]:
     }
 
 
-def _matrix(item: schemas.Matrix) -> WeightMatrix:
+def _matrix(item: schemas.PatternMatrix) -> WeightMatrix:
     return WeightMatrix(
         name=item.name,
         rows=item.rows,

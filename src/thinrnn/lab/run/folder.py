@@ -20,7 +20,7 @@ from thinrnn.lab.command import command
 from thinrnn.lab.run.errors import InputError, StorageError
 from thinrnn.lab.run.files import remove_folder, storage, write_json
 from thinrnn.lab.run.metrics import MetricsFile
-from thinrnn.lab.run.schemas import Config, Summary
+from thinrnn.lab.run.schemas import Config, SummaryFile
 
 if TYPE_CHECKING:
     from thinrnn.lab.run.checkpoint import Checkpoints
@@ -78,7 +78,7 @@ class RunFolder:
     def summary(self, kind: str) -> dict[str, Any] | None:
         """Return dense.json, small.json or control.json, or None while it is not there."""
         file = self.path / f"{kind}.json"
-        return read_json(file, Summary, RunError).table() if os.path.lexists(file) else None
+        return read_json(file, SummaryFile, RunError).table() if os.path.lexists(file) else None
 
     def summaries(self) -> dict[str, dict[str, Any]]:
         """Return the summaries that are there."""

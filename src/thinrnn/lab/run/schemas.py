@@ -23,7 +23,7 @@ class Open(BaseModel):
         return self.model_dump(exclude_unset=True)
 
 
-class Table(Open):
+class AnyFields(Open):
     """Any JSON object."""
 
 
@@ -33,7 +33,7 @@ class Made(Open):
     recipe: str
 
 
-class Text(Open):
+class DataFacts(Open):
     """What config.json keeps of the data."""
 
     sha256: str | None = None
@@ -56,11 +56,11 @@ class Config(Open):
     seed: Wide | None = None
     command: str | None = None
     metrics: dict[str, Literal["lower", "higher"]] | None = None
-    text: Text | None = None
+    text: DataFacts | None = None
     environment: Environment | None = None
 
 
-class Summary(Open):
+class SummaryFile(Open):
     """dense.json, small.json and control.json."""
 
     __pydantic_extra__: dict[str, float | int | str | bool | None]
@@ -93,7 +93,7 @@ class Event(Open):
     values: dict[str, list[float]] | None = None
 
 
-class Matrix(Schema):
+class PatternMatrix(Schema):
     """One weight matrix in pattern.json: its size, and the rows and columns that are left."""
 
     name: str
@@ -106,7 +106,7 @@ class Matrix(Schema):
 class Pattern(Schema):
     """pattern.json."""
 
-    matrices: tuple[Matrix, ...] = ()
+    matrices: tuple[PatternMatrix, ...] = ()
 
 
 class Part(Schema):

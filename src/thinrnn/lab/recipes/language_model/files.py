@@ -10,7 +10,7 @@ from thinrnn.lab.recipes.language_model.data import EOS, UNK, Splitting, Vocabul
 Size = Annotated[int, Field(ge=1, le=10**7)]
 
 
-class ModelArguments(Schema):
+class LanguageModelArguments(Schema):
     """The arguments of the dense model; what is not there has its default."""
 
     vocabulary: Size
@@ -32,11 +32,11 @@ class ModelArguments(Schema):
         return self
 
 
-class RecipeFile(Schema):
+class LanguageModelFile(Schema):
     """recipe.json."""
 
     recipe: Literal["language_model"]
-    model: ModelArguments
+    model: LanguageModelArguments
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments that the file gives."""

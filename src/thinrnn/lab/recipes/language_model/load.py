@@ -20,7 +20,7 @@ from thinrnn.lab.model_folder import built, load_weights, read_file, save_weight
 from thinrnn.lab.recipes.language_model.corpus import encode_file, load_text
 from thinrnn.lab.recipes.language_model.data import EOS, Vocabulary
 from thinrnn.lab.recipes.language_model.evaluate import mean_loss, perplexity
-from thinrnn.lab.recipes.language_model.files import RecipeFile, VocabularyFile
+from thinrnn.lab.recipes.language_model.files import LanguageModelFile, VocabularyFile
 from thinrnn.lab.recipes.language_model.model import LanguageModel, example_tokens
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.run.files import write_json
@@ -59,7 +59,7 @@ def save_model(
 def load_model(folder: str | Path) -> LoadedLanguageModel:
     """Return the model and vocabulary of a folder."""
     folder = Path(folder)
-    recipe = read_file(folder / "recipe.json", RecipeFile)
+    recipe = read_file(folder / "recipe.json", LanguageModelFile)
     vocabulary = read_file(folder / "vocabulary.json", VocabularyFile).vocabulary()
     if len(vocabulary) != recipe.model.vocabulary:
         raise FolderError(

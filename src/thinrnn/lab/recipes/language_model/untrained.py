@@ -5,7 +5,7 @@ from pathlib import Path
 from torch import nn
 
 from thinrnn.lab.model_folder import read_file
-from thinrnn.lab.recipes.language_model.files import RecipeFile
+from thinrnn.lab.recipes.language_model.files import LanguageModelFile
 from thinrnn.lab.recipes.language_model.load import load_model, save_model
 from thinrnn.lab.recipes.language_model.model import LanguageModel
 from thinrnn.lab.run.errors import InputError
@@ -27,7 +27,7 @@ def build_dense(like: Path, folder: Path, shape: str | None) -> Path:
     Raises:
         InputError: The shape cannot be read.
     """
-    arguments = read_file(like / "recipe.json", RecipeFile).arguments()
+    arguments = read_file(like / "recipe.json", LanguageModelFile).arguments()
     if shape is not None:
         embedding, *hidden = parse_shape(shape)
         arguments |= {"embedding": embedding, "hidden": hidden, "rare": 0}

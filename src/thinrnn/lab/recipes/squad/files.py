@@ -10,7 +10,7 @@ from thinrnn.lab.recipes.squad.vocabulary import SquadVocabulary
 Size = Annotated[int, Field(ge=1, le=10**7)]
 
 
-class ModelArguments(Schema):
+class ReaderArguments(Schema):
     """The arguments of the dense model; what is not there has its default."""
 
     rows: Size
@@ -23,18 +23,18 @@ class ModelArguments(Schema):
     six: tuple[Size, Size, Size, Size, Size, Size] = (100,) * 6
 
 
-class RecipeFile(Schema):
+class ReaderFile(Schema):
     """recipe.json."""
 
     recipe: Literal["squad"]
-    model: ModelArguments
+    model: ReaderArguments
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments that the file gives."""
         return self.model.model_dump(exclude_unset=True)
 
 
-class VocabularyFile(Schema):
+class ReaderVocabularyFile(Schema):
     """vocabulary.json: the words with trained rows, and the characters."""
 
     words: list[str]

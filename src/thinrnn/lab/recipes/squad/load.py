@@ -19,7 +19,7 @@ from thinrnn.lab.model_folder import built, load_weights, read_file, save_weight
 from thinrnn.lab.recipes.squad.batches import Batches
 from thinrnn.lab.recipes.squad.data import Types, encode
 from thinrnn.lab.recipes.squad.evaluate import read_spans, texts_of
-from thinrnn.lab.recipes.squad.files import RecipeFile, VocabularyFile
+from thinrnn.lab.recipes.squad.files import ReaderFile, ReaderVocabularyFile
 from thinrnn.lab.recipes.squad.metrics import em_and_f1
 from thinrnn.lab.recipes.squad.model import BiDAF, example, weights_of
 from thinrnn.lab.recipes.squad.prepare import find_files
@@ -67,19 +67,19 @@ def save_model(
 
 def read_vocabulary(folder: Path) -> SquadVocabulary:
     """Return what the model of a folder knows of words."""
-    return read_file(folder / "vocabulary.json", VocabularyFile).vocabulary()
+    return read_file(folder / "vocabulary.json", ReaderVocabularyFile).vocabulary()
 
 
 def vector_size(folder: Path) -> int:
     """Return how many numbers a word's vector must have for the model of a folder."""
-    return read_file(folder / "recipe.json", RecipeFile).model.vector
+    return read_file(folder / "recipe.json", ReaderFile).model.vector
 
 
 def load_model(folder: str | Path, glove: Tensor | None = None) -> LoadedReader:
     """Return the model and vocabulary of a folder; without GloVe's vectors it knows few words."""
     folder = Path(folder)
     vocabulary = read_vocabulary(folder)
-    recipe = read_file(folder / "recipe.json", RecipeFile)
+    recipe = read_file(folder / "recipe.json", ReaderFile)
     if (vocabulary.rows, vocabulary.character_rows) != (recipe.model.rows, recipe.model.characters):
         raise FolderError(
             f"'{folder / 'vocabulary.json'}' is damaged: it has {vocabulary.rows} words and "

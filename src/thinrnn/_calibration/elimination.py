@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 STEPS = 256  # a larger group loses several neurons at a time
+CUT_BELOW = 0.75  # part of the neurons in the matrices; with fewer left, they are cut out
 
 
 @dataclass
@@ -23,12 +24,14 @@ class Reading:
     """What one matrix has to do with a group: moments and weights of the group's own columns.
 
     Columns are ordered by neuron, k for each: `inverse` is inv(A) and `weights` W'W, both (nk, nk).
-    A matrix whose columns must not change has no inverse; `covariance` serves for it.
+    A matrix whose columns must not change has no inverse; `covariance` serves for it, and `cross`
+    is what the error of dropping each column gains from the columns that are gone.
     """
 
     covariance: Tensor
     weights: Tensor
     inverse: Tensor | None
+    cross: Tensor
 
     @staticmethod
     def of(
@@ -45,7 +48,47 @@ class Reading:
             A[:, missing] = 0
         diagonal = A.diagonal()
         A = A + torch.diag(torch.full_like(diagonal, damping * float(diagonal.mean()) + 1e-30))
-        return Reading(A, W.T @ W, _inverse(A) if free else None)
+        return Reading(A, W.T @ W, _inverse(A) if free else None, torch.zeros_like(diagonal))
+
+    def scores(self, n: int) -> Tensor:
+        """Return the error that removing each of the n neurons would add."""
+        k = self.weights.shape[0] // n
+        Q = _blocks(self.weights, n, k)  # (n, k, k)
+        if self.inverse is None:
+            own = (Q * _blocks(self.covariance, n, k)).sum((1, 2))
+            return own + 2 * self.cross.view(n, k).sum(1)
+        if k == 1:
+            return (Q / _blocks(self.inverse, n, 1).clamp(min=1e-300)).flatten()
+        solved: Tensor = torch.linalg.solve(_blocks(self.inverse, n, k), Q)  # (n, k, k)
+        return solved.diagonal(0, 1, 2).sum(1)
+
+    def remove_(self, neurons: Tensor, n: int) -> None:
+        """Account for neurons that go; their rows and columns stay, and are of no use."""
+        k = self.weights.shape[0] // n
+        D = (neurons[:, None] * k + torch.arange(k)).flatten()
+        Q, A, H = self.weights, self.covariance, self.inverse
+        if H is None:
+            # the error of dropping both: what is lost correlates with what was lost before
+            self.cross += (Q[:, D] * A[:, D]).sum(1)
+            return
+        B = torch.linalg.solve(H[D][:, D], H[D])  # (|D|, nk)
+        G = Q[:, D] - B.T @ Q[D][:, D] / 2  # Q becomes Q - G B - (G B)'
+        Q.addmm_(torch.cat([G, B.T], 1), torch.cat([B, G.T]), alpha=-1)
+        H.addmm_(H[:, D], B, alpha=-1)
+        for matrix in (Q, H):  # exact zeros, not rounding errors that grow
+            matrix[D] = 0
+            matrix[:, D] = 0
+        H[D, D] = 1
+
+    def cut_(self, stays: Tensor) -> None:
+        """Keep only some of the neurons (n,) in the matrices."""
+        S = stays.repeat_interleave(self.weights.shape[0] // len(stays)).nonzero().flatten()
+        self.weights = self.weights[S][:, S]
+        self.cross = self.cross[S]
+        if self.inverse is None:
+            self.covariance = self.covariance[S][:, S]
+        else:
+            self.inverse = self.inverse[S][:, S]
 
 
 def eliminate(readings: list[Reading], size: int) -> tuple[Tensor, Tensor]:
@@ -53,37 +96,27 @@ def eliminate(readings: list[Reading], size: int) -> tuple[Tensor, Tensor]:
 
     Errors never fall along the order: a neuron cannot seem cheaper than those that went before it.
     """
-    n = size
-    alive = torch.arange(n)
+    there = torch.arange(size)  # the neurons in the matrices
+    gone = torch.zeros(size, dtype=torch.bool)  # of those
     order, errors = [], []
-    dropped = [torch.zeros(r.weights.shape[0], dtype=torch.float64) for r in readings]
-    block = max(1, n // STEPS)
-    while len(alive):
-        score = torch.zeros(len(alive), dtype=torch.float64)
-        for reading, cross in zip(readings, dropped, strict=True):
-            score += _scores(reading, cross, len(alive))
-        worst = torch.topk(score, min(block, len(alive)), largest=False, sorted=True).indices
-        order.append(alive[worst])
+    block = max(1, size // STEPS)
+    while len(there):
+        score = torch.zeros(len(there), dtype=torch.float64)
+        for reading in readings:
+            score += reading.scores(len(there))
+        score[gone] = torch.inf
+        left = len(there) - int(gone.sum())
+        worst = torch.topk(score, min(block, left), largest=False, sorted=True).indices
+        order.append(there[worst])
         errors.append(score[worst])
-        stays = torch.ones(len(alive), dtype=torch.bool)
-        stays[worst] = False
-        for i, reading in enumerate(readings):
-            dropped[i] = _remove(reading, dropped[i], worst, stays, len(alive))
-        alive = alive[stays]
+        gone[worst] = True
+        for reading in readings:
+            reading.remove_(worst, len(there))
+        if left - len(worst) <= CUT_BELOW * len(there):
+            for reading in readings:
+                reading.cut_(~gone)
+            there, gone = there[~gone], gone[~gone]
     return torch.cat(order), torch.cat(errors).clamp(min=0).cummax(0).values
-
-
-def _scores(reading: Reading, cross: Tensor, n: int) -> Tensor:
-    """Return the error that removing each neuron would add."""
-    k = reading.weights.shape[0] // n
-    Q = _blocks(reading.weights, n, k)  # (n, k, k)
-    if reading.inverse is None:
-        own = (Q * _blocks(reading.covariance, n, k)).sum((1, 2))
-        return own + 2 * cross.view(n, k).sum(1)
-    if k == 1:
-        return (Q / _blocks(reading.inverse, n, 1).clamp(min=1e-300)).flatten()
-    solved: Tensor = torch.linalg.solve(_blocks(reading.inverse, n, k), Q)  # (n, k, k)
-    return solved.diagonal(0, 1, 2).sum(1)
 
 
 def _blocks(matrix: Tensor, n: int, k: int) -> Tensor:
@@ -91,24 +124,6 @@ def _blocks(matrix: Tensor, n: int, k: int) -> Tensor:
     if k == 1:
         return matrix.diagonal().reshape(n, 1, 1)
     return matrix.view(n, k, n, k).diagonal(0, 0, 2).permute(2, 0, 1)
-
-
-def _remove(reading: Reading, cross: Tensor, gone: Tensor, stays: Tensor, n: int) -> Tensor:
-    """Take neurons out of a reading, in place; return what the others have to do with them."""
-    k = reading.weights.shape[0] // n
-    D = (gone[:, None] * k + torch.arange(k)).flatten()
-    S = stays.repeat_interleave(k).nonzero().flatten()
-    Q, A, H = reading.weights, reading.covariance, reading.inverse
-    if H is None:
-        # the error of dropping both: what is lost correlates with what was lost before
-        cross = (cross + (Q[:, D] * A[:, D]).sum(1))[S]
-        reading.weights, reading.covariance = Q[S][:, S], A[S][:, S]
-        return cross
-    B = torch.linalg.solve(H[D][:, D], H[D][:, S])  # (|D|, |S|)
-    QB = Q[S][:, D] @ B
-    reading.weights = Q[S][:, S] - QB - QB.T + B.T @ Q[D][:, D] @ B
-    reading.inverse = H[S][:, S] - H[S][:, D] @ B
-    return cross[S]
 
 
 def _inverse(A: Tensor) -> Tensor:

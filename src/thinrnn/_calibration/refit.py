@@ -69,9 +69,9 @@ def refit(
     """
     W, S = weight.double(), stays
     Q = W.T @ W  # (P, P)
-    energy = max(_error(Q, torch.zeros_like(Q)[:, S], S, check, has_bias), 1e-30)
+    error_of = _Error(Q, S, check, has_bias)
     keep = torch.eye(len(Q), dtype=Q.dtype, device=Q.device)[:, S]  # M that only drops columns
-    best, error = keep, _error(Q, keep, S, check, has_bias)
+    best, error = keep, error_of(keep)
     dropped = error
     A_xy = fit.xy.second(centred=has_bias)[:, S]
     A_yy = fit.yy.second(centred=has_bias)[S][:, S]
@@ -82,9 +82,10 @@ def refit(
         if failed:
             continue
         M = torch.cholesky_solve((A_xy + ridge * unit * keep).T, factor).T
-        now = _error(Q, M, S, check, has_bias)
+        now = error_of(M)
         if now < error:
             best, error = M, now
+    energy = max(error_of.without, 1e-30)
     V = W @ best
     new = W.clone()
     new[:, S] = V
@@ -95,8 +96,15 @@ def refit(
     return Fit(new, shift, dropped / energy, error / energy)
 
 
-def _error(Q: Tensor, M: Tensor, S: Tensor, signals: Signals, centred: bool) -> float:
-    """Return the mean square of W x - W M y_S, in terms of Q = W'W."""
-    xx, xy, yy = (m.second(centred=centred) for m in (signals.xx, signals.xy, signals.yy))
-    left = (Q * xx).sum() - 2 * ((Q @ M) * xy[:, S]).sum()
-    return float(left + ((Q @ M) * (M @ yy[S][:, S])).sum())
+class _Error:
+    """The mean square of W x - W M y_S, in terms of Q = W'W; `without` is that of W x alone."""
+
+    def __init__(self, Q: Tensor, S: Tensor, signals: Signals, centred: bool) -> None:
+        self.Q = Q
+        self.without = float((Q * signals.xx.second(centred=centred)).sum())
+        self.xy = signals.xy.second(centred=centred)[:, S]
+        self.yy = signals.yy.second(centred=centred)[S][:, S]
+
+    def __call__(self, M: Tensor) -> float:
+        QM = self.Q @ M
+        return self.without + float((QM * (M @ self.yy - 2 * self.xy)).sum())

@@ -5,6 +5,7 @@ __version__ = "0.1.0"
 # Loaded on first use, because torch takes a second to import and `thinrnn --help` needs none of it.
 _HOMES = {
     "_calibration.distill": ["distill", "distillation_loss"],
+    "_calibration.neuron_scores": ["neuron_scores"],
     "_calibration.prune": ["prune"],
     "_calibration.report": ["Agreement", "PruningReport", "ReaderFit", "pruning_report"],
     "_calibration.sweep": ["Sweep", "Swept", "sweep"],

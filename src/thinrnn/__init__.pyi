@@ -2,6 +2,7 @@
 
 from thinrnn._calibration.distill import distill as distill
 from thinrnn._calibration.distill import distillation_loss as distillation_loss
+from thinrnn._calibration.neuron_scores import neuron_scores as neuron_scores
 from thinrnn._calibration.prune import prune as prune
 from thinrnn._calibration.report import Agreement as Agreement
 from thinrnn._calibration.report import PruningReport as PruningReport

@@ -382,3 +382,48 @@ def test_magnitude_keeps_the_neurons_with_the_largest_weights() -> None:
 def test_a_target_needs_gates() -> None:
     with pytest.raises(GateError, match="attach_"):
         thinrnn.Target(Forecaster(), params=0.5)
+
+
+def test_gates_start_from_what_the_trained_model_tells() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 8), nn.Linear(8, 5), nn.GRU(5, 4)).double()
+    with torch.no_grad():
+        model[1].weight[:, 3] = 0  # nobody reads neuron 3
+    calls = [torch.randn(20, 6).double() for _ in range(3)]
+    plan = thinrnn.find_groups(model, calls[0])
+    scores = thinrnn.neuron_scores(model, calls, plan=plan)
+    assert int(scores["0"].argmin()) == 3
+    thinrnn.attach_(model, plan)
+    target = thinrnn.Target(model, params=0.6, steps=100, start=scores)
+    before = {name: gate.log_alpha.clone() for name, gate in thinrnn.gates(model).items()}
+    saved = target.state_dict()
+    target.step()
+    for name, gate in thinrnn.gates(model).items():
+        assert gate.log_alpha.argsort().tolist() == scores[name].argsort(stable=True).tolist()
+        assert float(gate.log_alpha.detach().mean()) == pytest.approx(
+            float(before[name].mean()), abs=1e-3
+        )
+        assert gate.log_alpha.requires_grad
+        gate.log_alpha = 1.0
+    assert saved["step"] == 0
+    again = thinrnn.Target(model, params=0.6, steps=100, start=scores)
+    again.load_state_dict(target.state_dict())
+    again.step()  # in the middle of a training: what has been learned stays
+    assert all(bool((gate.log_alpha == 1).all()) for gate in thinrnn.gates(model).values())
+
+
+@pytest.mark.parametrize(
+    ("start", "score"),
+    [
+        ({"emb": torch.ones(3)}, "gates"),
+        ({"nobody": torch.ones(3)}, "gates"),
+        ({"emb": torch.full((20,), torch.nan)}, "gates"),
+        ({"emb": torch.ones(20)}, "magnitude"),
+    ],
+)
+def test_scores_that_do_not_fit_are_refused(start: dict[str, Tensor], score: Any) -> None:
+    model = language_model()
+    names = list(thinrnn.gates(model))
+    start = {names[0] if name == "emb" else name: values for name, values in start.items()}
+    with pytest.raises(TargetError, match="start"):
+        thinrnn.Target(model, params=0.5, start=start, score=score)

@@ -11,6 +11,7 @@ target         ╰────────────────────�
 import math
 import re
 import warnings
+from collections.abc import Mapping
 from typing import Any, Literal, Protocol, get_args
 
 import torch
@@ -28,6 +29,7 @@ LOOKS = 200  # how often, over the steps, the neurons are selected anew
 COST_MIXES = 8  # with two limits: ways to weigh the two costs of a neuron that are tried
 ENOUGH = 0.99  # of both limits
 FILL = 200  # neurons that are tried for what is left of the limit
+START_SPREAD = 1.0  # standard deviation of `log_alpha` where scores give its start
 LEARNED = 0.5  # gates that moved less, relative to their random start, have learned nothing
 
 MOST_LIMITS = 2
@@ -75,6 +77,9 @@ class Target:
             the same schedule and the same random gates, "random", an order drawn once, and
             "magnitude", the norm of a neuron's weights. In both controls the gates stop learning at
             the first call of `step()`.
+        start: What each neuron is worth at the beginning, by group, as `neuron_scores` returns it.
+            The first call of `step()` then ranks the gates by it, and they learn from there.
+            Without it they start alike and know nothing. It is for trained models.
 
     Attributes:
         steps: Calls of `step()` after which the limit is reached.
@@ -86,7 +91,8 @@ class Target:
 
     Raises:
         GateError: The model has no gates.
-        TargetError: No limit is given, no choice of neurons meets it, or the score is unknown.
+        TargetError: No limit is given, no choice of neurons meets it, the score is unknown, or
+            `start` does not fit the groups.
 
     Example:
         >>> model, x = nn.LSTM(16, 32, num_layers=2), torch.randn(10, 4, 16)
@@ -115,12 +121,14 @@ class Target:
         on: Times | None = None,
         steps: int = 1000,
         score: Score = "gates",
+        start: Mapping[str, Tensor] | None = None,
     ) -> None:
         if steps < 1:
             raise TargetError(f"steps={steps}: the limit is lowered over 1 step or more.")
         if score not in get_args(Score):
             raise TargetError(f"score={score!r}: write one of {', '.join(get_args(Score))}.")
         self.gated = attached(model)
+        self.start = self._checked(start, score)
         self.sizes = self.gated.sizes
         if (latency is None) != (on is None):
             raise TargetError(
@@ -172,6 +180,7 @@ class Target:
         """Count a training step, and close the gates that no longer fit the limit."""
         if self.steps_done == 0:
             self.gated.unfreeze_()
+            self._rank_by_start()
             self._stop_learning()
         self.steps_done += 1
         is_last = self.steps_done == self.steps
@@ -179,7 +188,7 @@ class Target:
         if not (is_last or is_look):
             return
         if not self._has_closed:
-            if self.score == "gates":
+            if self.score == "gates" and not self.start:
                 self._warn_if_random()
             self._has_closed = True
         self._close(self.limit)
@@ -223,6 +232,30 @@ class Target:
             self._stop_learning()
         if self.is_settled:
             self.gated.freeze_()
+
+    def _checked(self, start: Mapping[str, Tensor] | None, score: Score) -> dict[str, Tensor]:
+        """Return the scores to start from, which must be numbers for groups with gates."""
+        if start is not None and score != "gates":
+            raise TargetError(f"start= is for gates that learn, not for score='{score}'.")
+        known = {name: gate.full_size for name, gate in self.gated.gates.items()}
+        for name, scores in (start or {}).items():
+            if len(scores) != known.get(name) or not bool(scores.isfinite().all()):
+                size = f"of {known[name]} neurons" if name in known else "without gates"
+                raise TargetError(
+                    f"start has {len(scores)} scores for '{name}', a group {size}: give what "
+                    "neuron_scores(model, data, plan=plan) returns, with the plan of the gates."
+                )
+        return {name: scores.detach().double().cpu() for name, scores in (start or {}).items()}
+
+    @torch.no_grad()
+    def _rank_by_start(self) -> None:
+        """Set the gates so that they are ranked by the scores to start from."""
+        for name, scores in self.start.items():
+            gate = self.gated.gates[name]
+            place = (scores.argsort(stable=True).argsort().double() + 0.5) / len(scores)
+            spread = START_SPREAD * torch.special.ndtri(place)  # as if drawn from a normal
+            gate.start = (gate.start.double().mean() + spread).to(gate.start)
+            gate.log_alpha = gate.start[gate.origin.cpu()]
 
     def _stop_learning(self) -> None:
         """Let gates that rank nothing learn nothing; they stay random until the size is reached."""

@@ -242,7 +242,7 @@ def test_doctor_prunes_a_tiny_model(call):
 
 
 COMMANDS = ["demo", "data", "train", "eval", "compact", "bench", "report", "list", "doctor"]
-COMMANDS += ["generate", "ask", "export", "quantize"]
+COMMANDS += ["generate", "ask", "export", "quantize", "prune"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)

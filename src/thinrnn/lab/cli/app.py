@@ -17,6 +17,7 @@ from thinrnn.lab.cli.eval import evaluate
 from thinrnn.lab.cli.export import export
 from thinrnn.lab.cli.generate import generate
 from thinrnn.lab.cli.list import list_all
+from thinrnn.lab.cli.prune import prune
 from thinrnn.lab.cli.quantize import quantize
 from thinrnn.lab.cli.report import report
 from thinrnn.lab.cli.train import train
@@ -63,6 +64,7 @@ for name, function, example in (
     ("bench", bench, "thinrnn bench runs/demo --batch 10 --steps 30 --threads 1"),
     ("report", report, "thinrnn report runs/demo runs/lm --out compare.html"),
     ("compact", compact, "thinrnn compact runs/demo --out thin --round-to 8"),
+    ("prune", prune, "thinrnn prune runs/demo --params 0.5"),
     ("export", export, "thinrnn export runs/demo --out demo.onnx --streaming"),
     ("quantize", quantize, "thinrnn quantize demo.onnx --out small.onnx --valid b.txt"),
     ("generate", generate, 'thinrnn generate runs/demo --prompt "the value of"'),

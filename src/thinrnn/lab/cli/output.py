@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from thinrnn.errors import (
+    CalibrationError,
     ExampleError,
     FolderError,
     MissingExtraError,
@@ -25,6 +26,7 @@ BAD_INPUT = (
     PlanError,
     TargetError,
     ExampleError,
+    CalibrationError,
     MissingExtraError,
     StorageError,
 )

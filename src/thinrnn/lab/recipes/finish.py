@@ -122,7 +122,12 @@ def recompact(
 
 def store(recipe: Recipe[Any, Any], folder: Path, out: Path, precision: Precision) -> None:
     """Write the small model of a folder into another one with the given precision."""
-    save_weights(recipe.load(folder).model, out, precision)
+    write_beside(recipe.load(folder).model, folder, out, precision)
+
+
+def write_beside(small: nn.Module, folder: Path, out: Path, precision: Precision) -> None:
+    """Write a small model made from the model of a folder, with what else it needs from there."""
+    save_weights(small, out, precision)
     for name in ("recipe.json", "vocabulary.json"):
         shutil.copyfile(folder / name, out / name)
 

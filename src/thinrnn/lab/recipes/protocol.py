@@ -140,6 +140,20 @@ class Recipe(Protocol[S, D]):
     ) -> dict[str, Any]:
         """Measure the model of a folder on files, or on the data of its run."""
 
+    def calibrate(
+        self,
+        folder: Path,
+        data: Path | None,
+        *,
+        config: dict[str, Any] | None,
+        calls: int,
+        progress: Progress,
+    ) -> tuple[nn.Module, Plan, Sequence[Any]]:
+        """Return the model of a folder, its groups, and calls with training data.
+
+        The data is that of a folder or, without one, that of the run.
+        """
+
     def export(
         self,
         folder: Path,

@@ -12,6 +12,7 @@ from thinrnn._surgery.save import Precision
 from thinrnn.lab.device.arithmetic import arithmetic
 from thinrnn.lab.device.padded import Padded
 from thinrnn.lab.recipes.language_model import corpus, export
+from thinrnn.lab.recipes.language_model.calibrate import calibrate
 from thinrnn.lab.recipes.language_model.corpus import Text, load_text
 from thinrnn.lab.recipes.language_model.data import EOS, streams
 from thinrnn.lab.recipes.language_model.evaluate import mean_loss, perplexity
@@ -195,7 +196,7 @@ class LanguageModelRecipe:
     onnx_calls = staticmethod(export.onnx_calls)
     score = staticmethod(score_model)
     export_c = staticmethod(export.export_c_model)
-
+    calibrate = staticmethod(calibrate)
     export = staticmethod(export.export_model)
     texts_in = staticmethod(corpus.texts_in)
     find_texts = staticmethod(corpus.find_texts)

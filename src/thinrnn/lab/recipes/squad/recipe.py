@@ -12,6 +12,7 @@ from thinrnn.lab.device.arithmetic import arithmetic
 from thinrnn.lab.recipes.squad import export, prepare
 from thinrnn.lab.recipes.squad.ask import answer, glove_for
 from thinrnn.lab.recipes.squad.batches import Batches, shuffled, usable
+from thinrnn.lab.recipes.squad.calibrate import calibrate
 from thinrnn.lab.recipes.squad.evaluate import score, span_loss
 from thinrnn.lab.recipes.squad.load import (
     load_model,
@@ -178,6 +179,7 @@ class SquadRecipe:
     load = staticmethod(load_model)
     sizes = staticmethod(sizes)
     score = staticmethod(score_model)
+    calibrate = staticmethod(calibrate)
     export = staticmethod(export.export_model)
     texts_in = staticmethod(prepare.texts_in)
     find_texts = staticmethod(prepare.find_texts)

@@ -1,0 +1,55 @@
+"""Questions for pruning without training: some from all over the training set."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from thinrnn.lab.recipes.squad.batches import Batches, Inputs, by_length, usable
+from thinrnn.lab.recipes.squad.data import Types, encode
+from thinrnn.lab.recipes.squad.load import load_model, read_vocabulary, vector_size
+from thinrnn.lab.recipes.squad.model import BiDAF
+from thinrnn.lab.recipes.squad.prepare import find_files
+from thinrnn.lab.recipes.squad.reading import read_squad
+from thinrnn.lab.recipes.squad.selection import find_plan
+from thinrnn.lab.recipes.squad.settings import SquadSettings
+from thinrnn.lab.recipes.squad.vocabulary import tables_from
+from thinrnn.lab.run import InputError
+from thinrnn.lab.run.progress import Progress
+from thinrnn.plan import Plan
+
+BATCH = 10  # questions of a call
+
+
+def calibrate(
+    folder: Path,
+    data: Path | None,
+    *,
+    config: dict[str, Any] | None,
+    calls: int,
+    progress: Progress,
+) -> tuple[BiDAF, Plan, list[Inputs]]:
+    """Return the model of a folder, its groups, and calls with questions of the training set."""
+    if data is None:
+        assert config is not None
+        data = Path(config["settings"]["data"])
+    files = find_files(data, size=vector_size(folder))
+    assert files.train is not None
+    paragraphs, _ = read_squad(files.train)
+    some = paragraphs[:: max(1, len(paragraphs) // (calls * BATCH))]  # has a question or more each
+    types = Types()
+    split, _ = encode(some, types, keep_texts=False)
+    tables = tables_from(types.numbers, read_vocabulary(folder), files.glove)
+    limits = SquadSettings()
+    found = usable(split, most_context=limits.most_context, most_question=limits.most_question)
+    if not len(found):
+        raise InputError(f"{files.train} has no question that is short enough to calibrate on.")
+    generator = torch.Generator().manual_seed(0)
+    chosen = found[torch.randperm(len(found), generator=generator)[: calls * BATCH]]
+    progress.line(f"train: {len(chosen):,} questions to calibrate on")
+    model = load_model(folder, tables.glove).model
+    assert isinstance(model, BiDAF)
+    batches = Batches(split, tables, torch.device("cpu"))
+    groups = [chosen[part] for part in by_length(split.context_lengths[chosen], BATCH)]
+    order = torch.randperm(len(groups), generator=generator).tolist()
+    return model, find_plan(model, "all"), [batches.take(groups[i]) for i in order]

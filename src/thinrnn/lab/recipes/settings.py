@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from types import NoneType
-from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin
+from typing import Any, ClassVar, Literal, Self, TypedDict, TypeVar, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -30,6 +30,13 @@ from thinrnn.lab.run.errors import InputError
 
 PhaseName = Literal["dense", "gated", "control"]
 PHASES: tuple[PhaseName, ...] = ("dense", "gated", "control")
+
+
+class Goal(TypedDict, total=False):
+    """The size to end with."""
+
+    params: float
+    macs: float
 
 
 class TrainingSettings(BaseModel):
@@ -159,7 +166,7 @@ class TrainingSettings(BaseModel):
         return self
 
     @property
-    def target(self) -> dict[str, float]:
+    def target(self) -> Goal:
         """The size to end with, as `thinrnn.Target` takes it; empty where there is none."""
         return {} if self.target_params is None else {"params": self.target_params}
 

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from thinrnn.lab.recipes.schedule import has_stalled, lr_factor
-from thinrnn.lab.recipes.settings import TrainingSettings
+from thinrnn.lab.recipes.settings import Goal, TrainingSettings
 
 Size = Annotated[int, Field(ge=1)]
 Probability = Annotated[float, Field(ge=0, le=0.95)]
@@ -168,9 +168,13 @@ class LanguageModelSettings(TrainingSettings):
         return self
 
     @property
-    def target(self) -> dict[str, float]:
-        goals = {"params": self.target_params, "macs": self.target_macs}
-        return {name: goal for name, goal in goals.items() if goal is not None}
+    def target(self) -> Goal:
+        goal: Goal = {}
+        if self.target_params is not None:
+            goal["params"] = self.target_params
+        if self.target_macs is not None:
+            goal["macs"] = self.target_macs
+        return goal
 
     @property
     def steps_gates_like_weights(self) -> bool:

@@ -71,6 +71,17 @@ def test_distributions_are_found_by_their_sum() -> None:
     torch.testing.assert_close(thinrnn.distillation_loss(y, y, outputs="logits"), entropy)
 
 
+def test_a_temperature_softens_both_distributions() -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(2, 6, 5)
+    soft = thinrnn.distillation_loss(x, y, outputs="logits", temperature=4)
+    torch.testing.assert_close(soft, 16 * thinrnn.distillation_loss(x / 4, y / 4, outputs="logits"))
+    shares = thinrnn.distillation_loss(x.softmax(-1), y.softmax(-1), temperature=4)
+    torch.testing.assert_close(shares, soft)
+    with pytest.raises(CalibrationError, match="temperature"):
+        thinrnn.distillation_loss(x, y, temperature=0)
+
+
 def test_outputs_of_other_shapes_are_left_out() -> None:
     x, y = torch.randn(2, 3), torch.randn(2, 3)
     alone = thinrnn.distillation_loss(x, y)

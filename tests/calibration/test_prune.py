@@ -219,6 +219,10 @@ def test_a_float32_model_stays_one() -> None:
     [
         ([], {"params": 0.5}, CalibrationError),
         ([torch.randn(3, 2)], {"params": 0.5}, ThinRNNError),
+        (words()[0], {"params": 0.5}, CalibrationError),
+        (None, {"params": 0.5}, CalibrationError),
+        ({"words": words()[0]}, {"params": 0.5}, CalibrationError),
+        ([*words(), torch.zeros(12, 0).long()], {"params": 0.5}, CalibrationError),
         (words(), {}, TargetError),
         (words(), {"params": 1e-9}, TargetError),
         (words(), {"keep": {"lstm.l0": 13}}, TargetError),
@@ -243,8 +247,10 @@ def test_activations_must_be_finite() -> None:
     model = tagger()
     with torch.no_grad():
         model.emb.weight[3] = torch.nan
-    with pytest.raises(CalibrationError, match="finite"):
-        thinrnn.prune(model, words(), params=0.5)
+    calls = [torch.where(call == 3, 0, call) for call in words()]
+    calls[2][0, 0] = 3
+    with pytest.raises(CalibrationError, match=r"not finite at 'lstm.weight_ih_l0' in .* call 3"):
+        thinrnn.prune(model, calls, params=0.5)
 
 
 @pytest.mark.filterwarnings("default")

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from thinrnn._calibration.calls import calls_of
 from thinrnn._model.copying import copy_module
 from thinrnn._model.tree import call_arguments, tensors_in
 from thinrnn.errors import CalibrationError
@@ -27,6 +28,7 @@ def distill(
     lr: float = 1e-3,
     optimizer: Callable[[Iterable[nn.Parameter]], Optimizer] | None = None,
     outputs: Kind = "auto",
+    temperature: float = 1.0,
     average: float = 0.99,
     progress: bool = True,
 ) -> nn.Module:
@@ -43,6 +45,7 @@ def distill(
         optimizer: Another optimizer: a function from parameters to an optimizer, such as
             `lambda parameters: torch.optim.SGD(parameters, lr=0.1)`. Its rate falls as well.
         outputs: What the outputs are, see `distillation_loss`.
+        temperature: Softens distributions, see `distillation_loss`.
         average: The decay of the moving average of the weights, which is what comes back.
         progress: Whether to show a progress bar on a terminal.
 
@@ -57,9 +60,7 @@ def distill(
     >>> small = prune(model, calls, keep={"input": 3})
     >>> better = distill(small, model, calls, steps=10, progress=False)
     """
-    calls = list(data)
-    if not calls:
-        raise CalibrationError("there is no batch to distill on: give an iterable of one or more.")
+    calls = calls_of(data)
     teacher = copy_module(model).eval()
     student = copy_module(small).eval()  # without dropout: the targets have none either
     dropouts = _ready_for_backward_(student)
@@ -72,7 +73,8 @@ def distill(
             args, kwargs = call_arguments(call)
             with torch.no_grad():
                 targets = teacher(*args, **kwargs)
-            loss = distillation_loss(student(*args, **kwargs), targets, outputs=outputs)
+            found = student(*args, **kwargs)
+            loss = distillation_loss(found, targets, outputs=outputs, temperature=temperature)
             if not bool(loss.isfinite()):
                 raise CalibrationError(
                     f"the loss is no longer a number at step {step}: lower the learning rate."
@@ -102,7 +104,9 @@ def _ready_for_backward_(model: nn.Module) -> dict[nn.RNNBase, float]:
     return dropouts
 
 
-def distillation_loss(found: Any, targets: Any, *, outputs: Kind = "auto") -> Tensor:
+def distillation_loss(
+    found: Any, targets: Any, *, outputs: Kind = "auto", temperature: float = 1.0
+) -> Tensor:
     """Return how far a model's outputs are from those of a teacher, for your own loop.
 
     Args:
@@ -113,19 +117,24 @@ def distillation_loss(found: Any, targets: Any, *, outputs: Kind = "auto") -> Te
             "probabilities": cross entropy with the teacher's distribution over the last dimension.
             "auto" finds distributions by their sum, and takes "square" for everything else; logits
             cannot be told from other numbers, so name them.
+        temperature: Logarithms of both distributions are divided by it. Above 1, unlikely entries
+            count for more.
 
     Returns:
         The mean loss over the tensors that could be compared.
 
     Raises:
-        CalibrationError: No tensor of the two has the same shape.
+        CalibrationError: No tensor of the two has the same shape, or the temperature is not
+            positive.
 
     >>> distillation_loss(torch.zeros(2, 3), torch.tensor([[0.0, 1, 2], [2, 1, 0]]))
     tensor(2.5000)
     """
+    if not temperature > 0:
+        raise CalibrationError(f"temperature={temperature:g}: it must be above 0.")
     pairs = zip(tensors_in(found), tensors_in(targets), strict=False)
     losses = [
-        _loss(x, y.detach(), outputs)
+        _loss(x, y.detach(), outputs, temperature)
         for x, y in pairs
         if x.shape == y.shape and x.is_floating_point()
     ]
@@ -136,17 +145,15 @@ def distillation_loss(found: Any, targets: Any, *, outputs: Kind = "auto") -> Te
     return torch.stack(losses).mean()
 
 
-def _loss(x: Tensor, y: Tensor, kind: Kind) -> Tensor:
+def _loss(x: Tensor, y: Tensor, kind: Kind, temperature: float) -> Tensor:
     kind = _kind(y) if kind == "auto" else kind
     if kind == "square":
         return F.mse_loss(x, y) / y.var(correction=0).clamp(min=1e-12)
-    if kind == "logits":
-        x, y = x.log_softmax(-1), y.softmax(-1)
-    elif kind == "log_probabilities":
-        y = y.exp()
-    else:
-        x = x.clamp(min=1e-12).log()
-    return -(y * x).sum(-1).mean()
+    if kind == "probabilities":
+        x, y = (z.clamp(min=1e-12).log() for z in (x, y))
+    x, y = (x / temperature).log_softmax(-1), (y / temperature).softmax(-1)
+    # slopes fall with the square of the temperature
+    return -(y * x).sum(-1).mean() * temperature**2
 
 
 def _kind(y: Tensor) -> Kind:

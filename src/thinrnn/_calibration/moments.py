@@ -100,7 +100,8 @@ def collect(
     found: dict[str, Moments] = {}
 
     def record(name: str, values: Tensor) -> None:
-        found.setdefault(name, Moments()).add(values)
+        if len(values):
+            found.setdefault(name, Moments()).add(values)
 
     with recorded(model, matrices, record):
         for place, call in enumerate(calls, first + 1):
@@ -111,12 +112,12 @@ def collect(
                     f"the model does not run on calibration call {place}: "
                     f"{type(error).__name__}: {error}"
                 ) from error
-    for name, moments in found.items():
-        if not bool(moments.second(centred=False).isfinite().all()):
-            raise CalibrationError(
-                f"the model reads numbers that are not finite at '{name}' in the calibration "
-                "data: look for NaN or infinity in the data or in the weights."
-            )
+            for name, moments in found.items():
+                if not bool(moments.means()[0].isfinite().all()):
+                    raise CalibrationError(
+                        f"the model reads numbers that are not finite at '{name}' in calibration "
+                        f"call {place}: look for NaN or infinity in the data or in the weights."
+                    )
     return found
 
 

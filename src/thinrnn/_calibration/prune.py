@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from thinrnn._calibration import scores
+from thinrnn._calibration.calls import calls_of
 from thinrnn._calibration.matrices import Matrix, find_matrices
 from thinrnn._calibration.moments import collect, collect_pairs
 from thinrnn._calibration.refit import Fit, Signals, refit
@@ -99,11 +100,7 @@ class Calibration:
     """
 
     def __init__(self, model: nn.Module, data: Iterable[Any], *, plan: Plan | None = None) -> None:
-        self.calls = list(data)
-        if not self.calls:
-            raise CalibrationError(
-                "there is no calibration batch: give an iterable of one or more."
-            )
+        self.calls = calls_of(data)
         held = max(1, round(HELD_OUT * len(self.calls))) if len(self.calls) > 1 else 0
         self.fitted = self.calls[: len(self.calls) - held]
         self.held = self.calls[len(self.calls) - held :]

@@ -1,4 +1,6 @@
-"""Speech to calibrate and test on: spoken by espeak-ng, or read from a folder of wav files.
+"""What the examples share: speech, a score, the time that models take.
+
+Speech to calibrate and test on is spoken by espeak-ng, or read from a folder of wav files.
 
 A folder holds one folder per speaker, with mono wav files of 16 bits at any rate.
 """
@@ -9,10 +11,16 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import wave
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor, nn
+
+import thinrnn
 
 RATE = 16_000
 VOICES = (
@@ -72,3 +80,39 @@ def resampled(samples: np.ndarray, rate: int) -> np.ndarray:
         return samples
     times = np.arange(0, len(samples) - 1, rate / RATE)
     return np.interp(times, np.arange(len(samples)), samples).astype(np.float32)
+
+
+def auc(scores: Tensor, truth: Tensor) -> float:
+    """Return the area under the ROC curve: how often a true one scores above a false one."""
+    ranks = torch.empty(len(scores), dtype=torch.double)
+    ranks[scores.argsort()] = torch.arange(1, len(scores) + 1, dtype=torch.double)
+    positive, negative = int(truth.sum()), int((~truth).sum())
+    return (float(ranks[truth].sum()) - positive * (positive + 1) / 2) / (positive * negative)
+
+
+def milliseconds(models: dict[str, nn.Module], example: Tensor) -> dict[str, dict[str, float]]:
+    """Return how long one call takes on one thread, in PyTorch and ONNX Runtime."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    calls: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for place, (name, model) in enumerate(models.items()):
+            file = thinrnn.export_onnx(model, Path(folder) / f"{place}.onnx", example).path
+            session = onnxruntime.InferenceSession(str(file), options)
+            feed = {session.get_inputs()[0].name: example.numpy()}
+            calls[f"{name} pytorch_ms"] = model
+            calls[f"{name} onnx_ms"] = lambda x, session=session, feed=feed: session.run(None, feed)
+        times = thinrnn.benchmark(calls, example, seconds=0.5)
+    return {
+        name: {key: times[f"{name} {key}"].median for key in ("pytorch_ms", "onnx_ms")}
+        for name in models
+    }
+
+
+def show(rows: dict[str, dict[str, Any]]) -> None:
+    """Print a row of figures for each model."""
+    for name, row in rows.items():
+        cells = (f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v:,}" for k, v in row.items())
+        print(name, *cells, sep="  ")

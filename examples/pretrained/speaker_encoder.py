@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from audio import RATE, speakers
+from audio import RATE, auc, milliseconds, show, speakers
 from torch import Tensor, nn
 
 import thinrnn
@@ -87,7 +87,7 @@ def windows(waves: list[np.ndarray]) -> Tensor:
     return torch.stack(cut)
 
 
-def quality(encoder: nn.Module, original: nn.Module, voices: dict[str, Tensor]) -> dict[str, float]:
+def quality(encoder: nn.Module, original: nn.Module, voices: dict[str, Tensor]) -> dict[str, Any]:
     """Return how near the vectors are to the original's, and how well they tell speakers apart."""
     with torch.inference_mode():
         found = {name: encoder(mels) for name, mels in voices.items()}
@@ -97,6 +97,7 @@ def quality(encoder: nn.Module, original: nn.Module, voices: dict[str, Tensor]) 
     alike = (vectors @ vectors.T)[torch.triu(torch.ones(len(vectors), len(vectors)), 1) > 0]
     same = (owner[:, None] == owner)[torch.triu(torch.ones(len(owner), len(owner)), 1) > 0]
     return {
+        "params": thinrnn.count(encoder).params,
         "cosine": float(cosine.mean()),
         "same_speaker": float(alike[same].mean()),
         "other_speaker": float(alike[~same].mean()),
@@ -104,52 +105,43 @@ def quality(encoder: nn.Module, original: nn.Module, voices: dict[str, Tensor]) 
     }
 
 
-def auc(scores: Tensor, truth: Tensor) -> float:
-    """Return the area under the ROC curve: how often a true pair scores above a false one."""
-    ranks = torch.empty(len(scores), dtype=torch.double)
-    ranks[scores.argsort()] = torch.arange(1, len(scores) + 1, dtype=torch.double)
-    positive, negative = int(truth.sum()), int((~truth).sum())
-    return (float(ranks[truth].sum()) - positive * (positive + 1) / 2) / (positive * negative)
-
-
-def main() -> list[dict[str, Any]]:
+def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--wavs", type=Path, help="folder with a folder of wav files per speaker")
     parser.add_argument("--sizes", type=float, nargs="+", default=[0.5, 0.25])
     parser.add_argument("--steps", type=int, default=300, help="of distillation")
     options = parser.parse_args()
-    return compare(speakers(options.wavs), options.sizes, options.steps)
-
-
-def compare(
-    spoken: dict[str, list[np.ndarray]], sizes: list[float], steps: int
-) -> list[dict[str, Any]]:
-    """Prune to each size, calibrated on half of the speakers and tested on the others."""
-    torch.manual_seed(0)
     encoder = pretrained()
+    calls, example, test = material(speakers(options.wavs))
+    models = smaller(encoder, calls, options.sizes, options.steps)
+    times = milliseconds(models, example)
+    show({name: quality(one, encoder, test) | times[name] for name, one in models.items()})
+
+
+def material(
+    spoken: dict[str, list[np.ndarray]],
+) -> tuple[list[Tensor], Tensor, dict[str, Tensor]]:
+    """Return calls to calibrate on, one utterance to time, and a test on the other speakers."""
     names = list(spoken)
-    known, unknown = names[::2], names[1::2]
-    mels = windows([wave for name in known for wave in spoken[name]])
-    calls = list(mels[torch.randperm(len(mels))].split(16))
-    test = {name: windows(spoken[name]) for name in unknown}
-    example = next(iter(test.values()))[:1]  # one utterance: a stream of requests
-    rows = [{"model": "original", "params": thinrnn.count(encoder).params}]
-    rows[0] |= quality(encoder, encoder, test)
-    models: dict[str, nn.Module] = {"original": encoder}
+    mels = windows([wave for name in names[::2] for wave in spoken[name]])
+    order = torch.randperm(len(mels), generator=torch.Generator().manual_seed(0))
+    test = {name: windows(spoken[name]) for name in names[1::2]}
+    return list(mels[order].split(16)), mels[:1], test
+
+
+def smaller(
+    encoder: nn.Module, calls: list[Tensor], sizes: list[float], steps: int
+) -> dict[str, nn.Module]:
+    """Return the encoder, and smaller ones with parts of its parameters."""
+    models = {"original": encoder}
     for size in sizes:
         small = thinrnn.prune(encoder, calls, params=size)
         print(thinrnn.pruning_report(small), flush=True)
-        taught = thinrnn.distill(small, encoder, calls, steps=steps)
-        for how, one in {"pruned": small, "distilled": taught}.items():
-            name = f"{size:.0%} {how}"
-            models[name] = one
-            row = {"model": name, "params": thinrnn.count(one).params}
-            rows.append(row | quality(one, encoder, test))
-    times = thinrnn.benchmark(models, example, seconds=1.0)
-    for row in rows:
-        row["milliseconds"] = times[str(row["model"])].median
-        print("  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{v}" for k, v in row.items()))
-    return rows
+        models[f"{size:.0%} pruned"] = small
+        if steps:
+            taught = thinrnn.distill(small, encoder, calls, steps=steps)
+            models[f"{size:.0%} distilled"] = taught
+    return models
 
 
 if __name__ == "__main__":

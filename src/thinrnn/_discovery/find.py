@@ -158,11 +158,13 @@ class _Finder:
         cells = any(layer.is_recurrent for layer in self.layers.values())
         loops = any(p[0] == s[0] for c in self.couplings for p, r in c.reads.items() for s in r)
         if not cells and not loops:
-            seen = sorted({type(m).__name__ for m in self.probe.model.modules()})
+            modules = dict(self.probe.model.named_modules())
+            seen = sorted({type(m).__name__ for m in modules.values()})
+            why = [f"'{n}' cannot: {w}" for n, m in modules.items() if (w := refusal_of(m))]
             raise NoRecurrentLayerError(
                 "the example reaches no recurrent layer that thinrnn knows (nn.LSTM, nn.GRU, "
                 "nn.RNN, their cells, thinrnn.RHN, or a loop over layers); the model has: "
-                f"{', '.join(seen)}."
+                f"{'. '.join([', '.join(seen), *why])}."
             )
 
     def _join_tied(self) -> None:

@@ -22,13 +22,13 @@ from thinrnn._gates.distributed import follow_, hand_out_, need_whole, wrapper_n
 from thinrnn._gates.estimators import Estimator
 from thinrnn._gates.gate import Gate
 from thinrnn._gates.readers import Reader, find_readers
-from thinrnn._gates.scaled_weight import in_one_piece, scale
+from thinrnn._gates.scaled_weight import in_one_piece, is_transformed, scale
 from thinrnn._gates.sizes import Sizes
 from thinrnn._layers.recurrent import RNNLayer
 from thinrnn._layers.registry import layers_of
 from thinrnn._model.copying import copy_module
 from thinrnn._model.patching import Gone, remove_hooks_
-from thinrnn.errors import PlanError
+from thinrnn.errors import GateError, PlanError
 from thinrnn.plan import Plan
 
 Hook = Callable[[nn.Module, Any, Any], tuple[Any, Any]]
@@ -223,6 +223,11 @@ class Attached:
         return found
 
     def _enter_model(self, module: nn.Module, args: Any) -> None:
+        if module is not self.model:
+            raise GateError(
+                f"this {type(module).__name__} is a replica, of nn.DataParallel say, which shares "
+                "its gates with another object: use DistributedDataParallel, or copy.deepcopy."
+            )
         if self.depth and not _is_nested(module):  # Ctrl-C has skipped the hook that leaves
             self._take_off(self.readers, None)
             self.depth = 0
@@ -271,6 +276,7 @@ class Attached:
                     covered[module][name] = gated
         for module, weights in covered.items():
             if isinstance(module, nn.RNNBase):
+                module._update_flat_weights()  # torch would, in forward, and undo what is hung
                 module.__dict__.setdefault("_thinrnn_flat", module._flat_weights)
                 dtype = next(iter(weights.values())).dtype  # cuDNN needs one type for all
                 named: Any = zip(module._flat_weights_names, module._flat_weights, strict=True)
@@ -319,6 +325,8 @@ def _unseen_by_checkpointing() -> Any:
 
     A layer that is run again gets its gated weights from another place than on the first run.
     """
+    if is_transformed():  # torch.func takes no such hooks
+        return contextlib.nullcontext()
     return torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
 
 

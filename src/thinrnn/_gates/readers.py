@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from thinrnn._gates.scaled_weight import Scratch
-from thinrnn.errors import PlanError
+from thinrnn.errors import GateError, PlanError
 from thinrnn.plan import Plan, named_tensors
 
 
@@ -16,6 +16,7 @@ class Reader:
         self.dim = dim
         self.groups: list[str] = []
         self.index = torch.full((size,), -1)  # position -> entry of the groups' gates in a row
+        self.is_plain = False  # position i simply belongs to gate i; known without the device
         self.homes: list[tuple[nn.Module, str]] = []
         self.scratch = Scratch()
 
@@ -24,25 +25,22 @@ class Reader:
         """The parameter, or the buffer, as it is without gates."""
         module, name = self.homes[0]
         weight = module._parameters.get(name, module._buffers.get(name))
-        assert weight is not None
+        if weight is None:
+            raise GateError(
+                f"'{self.name}' is no parameter of the model any more: a parametrization or a mask "
+                "has taken its place. Call detach_(model), remove that, and attach gates again."
+            )
         return weight
 
     def factors(self, values: dict[str, Tensor]) -> Tensor:
         """Return the gate of each position along the dimension; 1 where there is none."""
         rows = [values[group] for group in self.groups]
         row = rows[0] if len(rows) == 1 else torch.cat(rows)
+        if self.is_plain:
+            return row
         if self.index.device != row.device:
             self.index = self.index.to(row.device)
-        if self.is_plain(row.numel()):
-            return row
         return torch.where(self.index < 0, 1.0, row[self.index.clamp(min=0)]).to(row.dtype)
-
-    def is_plain(self, size: int) -> bool:
-        """Whether position i simply belongs to gate i; known without asking the device."""
-        if not hasattr(self, "_plain"):
-            same = len(self.index) == size and bool((self.index.cpu() == torch.arange(size)).all())
-            self._plain = same
-        return self._plain
 
 
 def find_readers(model: nn.Module, plan: Plan) -> list[Reader]:
@@ -63,6 +61,8 @@ def find_readers(model: nn.Module, plan: Plan) -> list[Reader]:
             before = sum(plan[g].size for g in reader.groups[: reader.groups.index(group.name)])
             reader.index[positions] = neurons + before
     for (place, _), reader in readers.items():
+        gates = torch.arange(sum(plan[group].size for group in reader.groups))
+        reader.is_plain = torch.equal(reader.index, gates)
         for module in model.modules():
             for name, held in [*module._parameters.items(), *module._buffers.items()]:
                 if held is not None and id(held) == place:

@@ -112,9 +112,16 @@ def scale(weight: Tensor, gate: Tensor, dim: int, scratch: Scratch | None = None
     if dtype == torch.float32 and weight.is_cuda and torch.is_autocast_enabled("cuda"):
         dtype = torch.get_autocast_dtype("cuda")
     gate = gate.to(weight.dtype)
+    if is_transformed():
+        return (weight * along(gate, weight, dim % weight.dim())).to(dtype)
     apply: Any = _Scale.apply
     product: Tensor = apply(weight, gate, dim % weight.dim(), dtype, scratch or Scratch())
     return product
+
+
+def is_transformed() -> bool:
+    """Whether a transform of torch.func is running; it takes plain operations only."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def in_one_piece(weights: list[Tensor]) -> list[Tensor]:

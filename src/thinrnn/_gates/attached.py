@@ -19,11 +19,13 @@ import torch
 from torch import Tensor, nn
 
 from thinrnn._gates.distributed import follow_, hand_out_, need_whole, wrapper_now
+from thinrnn._gates.draws import Draws, is_in_backward
 from thinrnn._gates.estimators import Estimator
 from thinrnn._gates.gate import Gate
 from thinrnn._gates.readers import Reader, find_readers
 from thinrnn._gates.scaled_weight import in_one_piece, is_transformed, scale
 from thinrnn._gates.sizes import Sizes
+from thinrnn._gates.turns import Turn, calls_on_stack
 from thinrnn._layers.recurrent import RNNLayer
 from thinrnn._layers.registry import layers_of
 from thinrnn._model.copying import copy_module
@@ -58,7 +60,8 @@ class Attached:
             self.gates[group.name] = gate
         self.depth = 0
         self.last: dict[str, Tensor] = {}  # the last sample, cut off from its graph
-        self.noise: dict[str, Tensor] = {}  # what it was drawn from
+        self.draws = Draws()  # what the last ones were drawn from
+        self.turn = Turn()
         self.layers = layers_of(model)
         self.input_hooks: Mapping[str, Hook] = {}  # they narrow what arrives at full width
         self.is_frozen = False  # gates learn no more: training uses their test-time values
@@ -188,21 +191,23 @@ class Attached:
 
         So removing neurons leaves the noise of the others, and all random numbers after it, as
         they were. Under DistributedDataParallel all ranks use the noise of the first one.
-        Checkpointing runs layers again inside the backward pass: they get the noise of
-        the first run; if it is the whole model, noise is drawn all the same, as on the first run.
+        Checkpointing runs layers again inside the backward pass: they get the noise of their first
+        run; if it is the whole model, noise is drawn all the same, as on the first run.
         """
-        known = [self.noise[gate.name] for gate in gates if gate.name in self.noise]
-        is_again = _is_in_backward() and len(known) == len(gates)
-        if is_again and not self.depth:
-            return torch.cat(known)
-        sizes = [gate.full_size for gate in gates]
-        uniform = torch.rand(sum(sizes), device=like.device, dtype=like.dtype)
-        if is_again:
-            return torch.cat(known)
+        sizes = {gate.name: gate.full_size for gate in gates}
+        if is_in_backward() and not self.depth:
+            known = self.draws.of_layer(sizes.keys())
+            if known is not None:
+                return known
+        uniform = torch.rand(sum(sizes.values()), device=like.device, dtype=like.dtype)
+        if is_in_backward():
+            return self.draws.of_model(sizes.keys(), uniform)
+        drawn = uniform
         if (wrapper := wrapper_now()) is not None:
+            uniform = drawn.clone()
             hand_out_(uniform, wrapper)
-        names = (gate.name for gate in gates)
-        self.noise.update(zip(names, uniform.split(sizes), strict=True))
+        noise = dict(zip(sizes, uniform.split(list(sizes.values())), strict=True))
+        self.draws.add(noise, drawn)
         return uniform
 
     def rnns(self) -> list[str]:
@@ -228,9 +233,10 @@ class Attached:
                 f"this {type(module).__name__} is a replica, of nn.DataParallel say, which shares "
                 "its gates with another object: use DistributedDataParallel, or copy.deepcopy."
             )
-        if self.depth and not _is_nested(module):  # Ctrl-C has skipped the hook that leaves
-            self._take_off(self.readers, None)
-            self.depth = 0
+        if self.turn.is_mine and calls_on_stack(sys._getframe(), module) == 1:
+            self.turn.end(module)  # Ctrl-C has skipped the hook that leaves
+            self._forget_call()
+        self._begin_turn(module)
         self.depth += 1
         if self.depth == 1:
             self._need_followers()
@@ -240,11 +246,15 @@ class Attached:
                 self._hang(self.readers, None, self.values(self.gates))
 
     def _leave_model(self, module: nn.Module, args: Any, result: Any) -> None:
+        if self._is_outside:
+            return
         self.depth = max(self.depth - 1, 0)  # 0 already if another's hook raised before ours
         if self.depth == 0:
             self._take_off(self.readers, None)
+            self.turn.end(module)
 
     def _enter_layer(self, module: nn.Module, args: Any) -> None:
+        self._begin_turn(module)
         if self.depth == 0:
             self._need_followers()
         if self.depth == 0 and not self.is_folded:
@@ -255,8 +265,22 @@ class Attached:
                 self._hang(readers, module, self.values(groups))
 
     def _leave_layer(self, module: nn.Module, args: Any, result: Any) -> None:
-        if self.depth == 0:
+        if self.depth == 0 and not self._is_outside:
             self._take_off(self.of_module[module], module)
+            self.turn.end(module)
+
+    def _begin_turn(self, module: nn.Module) -> None:
+        if not torch.compiler.is_compiling() and self.turn.begin(module):
+            self._forget_call()
+
+    def _forget_call(self) -> None:
+        self._take_off(self.readers, None)
+        self.depth = 0
+
+    @property
+    def _is_outside(self) -> bool:
+        """Whether the call that ends here never began: a hook of the user raised before ours."""
+        return not torch.compiler.is_compiling() and not self.turn.is_mine
 
     def _need_followers(self) -> None:
         """Let a DistributedDataParallel around this call know which parameters learn."""
@@ -316,10 +340,6 @@ class Attached:
             )
 
 
-def _is_in_backward() -> bool:
-    return torch._C._current_graph_task_id() != -1
-
-
 def _unseen_by_checkpointing() -> Any:
     """Return a context in which what is saved for backward stays out of checkpointing's count.
 
@@ -328,13 +348,3 @@ def _unseen_by_checkpointing() -> Any:
     if is_transformed():  # torch.func takes no such hooks
         return contextlib.nullcontext()
     return torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
-
-
-def _is_nested(module: nn.Module) -> bool:
-    """Return whether the module call that has just begun is nested in another one."""
-    calls, frame = 0, sys._getframe()
-    while frame is not None and calls < 2:
-        is_call = frame.f_code is nn.Module._call_impl.__code__
-        calls += is_call and frame.f_locals.get("self") is module
-        frame = frame.f_back  # type: ignore[assignment]
-    return calls == 2

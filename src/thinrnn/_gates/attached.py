@@ -25,6 +25,7 @@ from thinrnn._gates.gate import Gate
 from thinrnn._gates.readers import Reader, find_readers
 from thinrnn._gates.scaled_weight import in_one_piece, is_transformed, scale
 from thinrnn._gates.sizes import Sizes
+from thinrnn._gates.steps import guard_
 from thinrnn._gates.turns import Turn, calls_on_stack
 from thinrnn._layers.recurrent import RNNLayer
 from thinrnn._layers.registry import layers_of
@@ -54,6 +55,7 @@ class Attached:
             start = estimator.start(group.size)
             gate = Gate(group.name, model, estimator, start)
             log_alpha = nn.Parameter(start.to(reference.device, wide))
+            guard_(log_alpha)
             model.register_parameter(gate.key("log_alpha"), log_alpha)
             origin = torch.arange(group.size, device=reference.device)
             model.register_buffer(gate.key("origin"), origin)
@@ -165,6 +167,9 @@ class Attached:
     def noisy(self, groups: list[str]) -> tuple[Tensor, Tensor]:
         """Return `log_alpha` of the groups in one piece, and noise to draw their gates from."""
         gates = [self.gates[name] for name in groups]
+        if not torch.compiler.is_compiling():
+            for gate in gates:  # a copied parameter has lost its mark
+                guard_(gate.log_alpha)
         log_alpha = torch.cat([gate.wide_log_alpha for gate in gates])
         uniform = self._noise(gates, log_alpha)
         if log_alpha.numel() < uniform.numel():

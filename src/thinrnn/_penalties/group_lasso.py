@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from thinrnn._gates.attach import attach_, gates
 from thinrnn._gates.estimators import Fixed
+from thinrnn.errors import GateError
 from thinrnn.plan import Group, Plan, Slice, named_tensors
 
 
@@ -62,12 +63,19 @@ class GroupLasso:
                 tensor.index_copy_(s.dim, positions, part)
 
     def alive(self) -> dict[str, Tensor]:
-        """Return, per group, which neurons still own a weight that is not zero."""
-        with torch.no_grad():
-            return {g.name: squared_norms(self.model, g) > 0 for g in self.plan.groups}
+        """Return, per group, which neurons still own a weight that is not zero.
+
+        Raises:
+            GateError: Weights are NaN or infinite.
+        """
+        return {g.name: norms(self.model, g) > 0 for g in self.plan.groups}
 
     def close_(self) -> nn.Module:
-        """Put fixed gates on the model, closed where a neuron's weights are all zero."""
+        """Put fixed gates on the model, closed where a neuron's weights are all zero.
+
+        Raises:
+            GateError: Weights are NaN or infinite.
+        """
         alive = self.alive()
         attach_(self.model, self.plan, gate=Fixed())
         for name, gate in gates(self.model).items():
@@ -108,6 +116,22 @@ def squared_norms(model: nn.Module, group: Group) -> Tensor:
         if tensor is other and a.dim != b.dim:
             total = total - _owned_twice(tensor, a, b, group.size)
     return total
+
+
+@torch.no_grad()
+def norms(model: nn.Module, group: Group) -> Tensor:
+    """Return the norm of all weights that each neuron owns.
+
+    Raises:
+        GateError: A norm is not a number.
+    """
+    found = squared_norms(model, group).sqrt()
+    if not found.isfinite().all():
+        raise GateError(
+            f"group '{group.name}' owns weights that are NaN or infinite: training has diverged. "
+            "Go back to an earlier checkpoint and lower the learning rate or clip the gradients."
+        )
+    return found
 
 
 def _owned_twice(tensor: Tensor, a: Slice, b: Slice, size: int) -> Tensor:

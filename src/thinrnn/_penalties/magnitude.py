@@ -1,11 +1,10 @@
 """magnitude_: the one-shot baseline, neurons with the smallest weights closed at once."""
 
-import torch
 from torch import nn
 
 from thinrnn._gates.attach import attach_, attached
 from thinrnn._gates.estimators import Fixed
-from thinrnn._penalties.group_lasso import squared_norms
+from thinrnn._penalties.group_lasso import norms
 from thinrnn._penalties.target import read_limits, select_neurons
 from thinrnn.plan import Plan
 
@@ -28,7 +27,7 @@ def magnitude_(
         The same model.
 
     Raises:
-        GateError: The model has gates already.
+        GateError: The model has gates already, or weights that are NaN or infinite.
         TargetError: No limit is given, or no choice of neurons meets it.
 
     Example:
@@ -38,13 +37,12 @@ def magnitude_(
         True
     """
     plan = plan.fitted(model)
-    with torch.no_grad():
-        norms = {g.name: squared_norms(model, g).sqrt().double().cpu() for g in plan.groups}
+    weights = {g.name: norms(model, g).double().cpu() for g in plan.groups}
     attach_(model, plan, gate=Fixed())
     try:
         gated = attached(model)
         _, goal = read_limits(gated.sizes, params=params, macs=macs)
-        scores = {name: norm / norm.mean().clamp(min=1e-30) for name, norm in norms.items()}
+        scores = {name: norm / norm.mean().clamp(min=1e-30) for name, norm in weights.items()}
         chosen = select_neurons(gated.sizes, scores, goal)
     except Exception:
         attached(model).remove()

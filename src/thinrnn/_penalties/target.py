@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from thinrnn._gates.attach import attached
 from thinrnn._gates.attached import Attached
 from thinrnn._gates.sizes import Sizes, What
-from thinrnn._penalties.group_lasso import squared_norms
+from thinrnn._penalties.group_lasso import norms
 from thinrnn.errors import TargetError
 
 WARM_UP = 0.1  # part of the steps in which nothing closes: gates learn what they are worth
@@ -311,8 +311,8 @@ class Target:
     def _magnitudes(self) -> dict[str, Tensor]:
         worth = {name: row.clone() for name, row in self._worth.items()}
         for group in self.gated.plan.groups:
-            norms = squared_norms(self.gated.model, group).sqrt()
-            worth[group.name][self.gated.gates[group.name].origin.cpu()] = norms.double().cpu()
+            now = norms(self.gated.model, group).double().cpu()
+            worth[group.name][self.gated.gates[group.name].origin.cpu()] = now
         return worth
 
     def _select(self, limit: Limits, *, open_first: bool = False) -> Masks:

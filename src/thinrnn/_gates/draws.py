@@ -88,7 +88,7 @@ def is_in_backward() -> bool:
 
 def _node_at_work() -> int:
     node: Any = torch._C._current_autograd_node()
-    return node._sequence_nr()
+    return int(node._sequence_nr())
 
 
 def _joint(draw: _Draw, groups: Set[str]) -> Tensor:

@@ -15,6 +15,8 @@ QUICK = {"quickstart": ["--quick"]}
 DIFFERENCE = r"(?:difference of the outputs:|gated model's by at most) (\S+)"
 SIZES = r"^(?:parameters:|mult-adds per step:|weights) +([\d,]+) (?:->)? *([\d,]+)"
 LEARNED = {
+    "lightning_tagger": (r"right tags: ([\d.]+)%", 95),
+    "transformers_classifier": (r"right answers: ([\d.]+)%", 65),
     "bigru_tagger_packed": (r"right tags: ([\d.]+)%", 95),
     "speech_proj_lstm": (r"right frames: ([\d.]+)%", 90),
     "attention_declared_parameter": (r"right answers: ([\d.]+)%", 95),

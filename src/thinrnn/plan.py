@@ -257,7 +257,7 @@ class Plan:
         refusal = refusals[group]
         if parameter not in refusal.undeclared:
             raise PlanError(
-                f"group '{group}' stays refused, '{parameter}' or not: {refusal.reason}"
+                f"group '{group}' stays refused even if '{parameter}' reads it: {refusal.reason}"
             )
         left = tuple(p for p in refusal.undeclared if p != parameter)
         others = tuple(r for r in self.refused if r is not refusal)

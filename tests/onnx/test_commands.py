@@ -120,7 +120,7 @@ def test_a_text_cannot_judge_what_is_no_language_model(tmp_path: Path, call: Any
     thinrnn.export_onnx(torch.nn.GRU(9, 9), file, torch.randn(5, 2, 9))
     text.write_text("w1 w2\n")
     code, _, err = call("quantize", file, "--out", tmp_path / "int8.onnx", "--valid", text)
-    assert code == 2 and "is no language model" in err and "a measure of your own" in err
+    assert code == 2 and "is not a language model" in err and "a measure of your own" in err
     code, _, err = call("quantize", file, "--out", tmp_path / "int8.onnx", "--best", 3)
     assert code == 1 and "there is no short way" in err and ".whole" not in err
 

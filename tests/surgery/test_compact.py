@@ -260,7 +260,7 @@ def test_wrong_arguments() -> None:
     model = gated()
     with pytest.raises(PlanError, match="round_to=0"):
         thinrnn.compact(model, round_to=0)
-    with pytest.raises(PlanError, match=r"inputs='all': it is 'same' or 'kept'"):
+    with pytest.raises(PlanError, match=r"inputs='all': write 'same' or 'kept'"):
         thinrnn.compact(model, inputs="all")  # type: ignore[arg-type]
     with pytest.raises(GateError, match=r"no gates: call attach_\(model, find_groups\("):
         thinrnn.compact(Tagger())

@@ -75,7 +75,7 @@ def compact(
     if round_to < 1:
         raise PlanError(f"round_to={round_to}: sizes are rounded up to a multiple of 1 or more.")
     if inputs not in ("same", "kept"):
-        raise PlanError(f"inputs='{inputs}': it is 'same' or 'kept'.")
+        raise PlanError(f"inputs='{inputs}': write 'same' or 'kept'.")
     gated = attached(model)
     final = {} if target is None else target.final_log_alpha()
     values = {

@@ -60,7 +60,7 @@ def save(small: nn.Module, folder: str | Path, *, precision: Precision = "float3
         ['model.safetensors', 'thinrnn.json']
     """
     if precision not in ("float32", "float16", "int8"):
-        raise FolderError(f"precision='{precision}': it is 'float32', 'float16' or 'int8'.")
+        raise FolderError(f"precision='{precision}': write 'float32', 'float16' or 'int8'.")
     if is_attached(small):
         raise GateError("this model has gates; save(compact(model), folder) saves the small one.")
     record = record_of(small)
@@ -89,7 +89,7 @@ def save(small: nn.Module, folder: str | Path, *, precision: Precision = "float3
     except (OSError, SafetensorError) as error:  # safetensors has an error of its own
         reason = getattr(error, "strerror", None) or error
         raise FolderError(
-            f"cannot write into '{folder}': {reason}. A model that was there before is still whole."
+            f"cannot write into '{folder}': {reason}. A model that was there before is unchanged."
         ) from error
     return folder
 
@@ -232,7 +232,7 @@ def _read(folder: Path) -> tuple[Record, dict[str, Tensor]]:
 
 def _read_tensors(path: Path, about: "SavedModel") -> dict[str, Tensor]:
     if _digest(path) != about.sha256:
-        raise FolderError(f"'{path}' is damaged, or of another save than thinrnn.json.")
+        raise FolderError(f"'{path}' is damaged, or does not belong to the thinrnn.json beside it.")
     stored = read_tensors(path)
     state: dict[str, Tensor] = {}
     for name, entry in about.tensors.items():

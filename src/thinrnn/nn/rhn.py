@@ -135,7 +135,7 @@ class RHN(nn.Module):
         if input.shape[-1] != features:
             raise ThinRNNError(
                 f"RHN: the input is {describe(input)}, but this layer reads {features} features: "
-                "the last size must be that."
+                "make the last size the same."
             )
         weights = self.weight_ih.dtype
         if input.dtype != weights and not torch.is_autocast_enabled(input.device.type):

@@ -137,7 +137,7 @@ def test_a_comparison_of_noisy_times_is_called_one(is_noisy):
         (["--runtimes", "eager,fast"], "no runtime 'fast'"),
         (["--shape", "10"], "--shape is '10'"),
         (["--threads", "1,none"], "--threads is '1,none'"),
-        (["--dense", "1500"], "'1500' is no shape"),
+        (["--dense", "1500"], "'1500' is not a shape"),
     ],
 )
 def test_what_is_typed_wrong_is_named(small, call, options, printed):

@@ -58,8 +58,8 @@ def measure_on(text: Path, path: Path, *, batch: int = 10) -> Callable[[Path], f
     recipe = OnnxFile(path).metadata.get("recipe")
     if recipe != "language_model":
         raise InputError(
-            f"{path} is no language model of 'thinrnn export', so a text cannot tell its quality: "
-            "call thinrnn.quantize_onnx with a measure of your own."
+            f"{path} is not a language model from 'thinrnn export', so it cannot be measured on "
+            "a text: call thinrnn.quantize_onnx with a measure of your own."
         )
     vocabulary = read_vocabulary(path)
     tokens = encode_file(text, vocabulary)

@@ -91,8 +91,8 @@ class LanguageModelRecipe:
         streams(data.train, settings.batch)  # refuses too little text
         if settings.rare >= len(data.vocabulary):
             raise InputError(
-                f"rare={settings.rare} words are to have shorter vectors, but the vocabulary has "
-                f"{len(data.vocabulary)}: set rare to fewer."
+                f"rare={settings.rare} is too large for a vocabulary of {len(data.vocabulary)} "
+                "words: set a smaller number."
             )
         if settings.distill and not {"gated", "control"}.isdisjoint(phases):
             for name in settings.teachers:

@@ -40,7 +40,9 @@ def parse_shape(text: str) -> list[int]:
     """Return the sizes of "1500-1500-1500": embedding, then one or more layers."""
     sizes = text.split("-")
     if len(sizes) < 2 or not all(size.isdigit() and int(size) for size in sizes):
-        raise InputError(f"'{text}' is no shape: write embedding and layers like 1500-1500-1500.")
+        raise InputError(
+            f"'{text}' is not a shape: write embedding and layers like 1500-1500-1500."
+        )
     return [int(size) for size in sizes]
 
 

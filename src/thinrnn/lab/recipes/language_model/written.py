@@ -110,8 +110,8 @@ def _read(file: Path, shape: tuple[int, ...]) -> Tensor:
         tokens = load_file(file)["tokens"]
     except (OSError, KeyError, SafetensorError) as error:
         raise RunError(
-            f"cannot read {file} ({error}): remove it, it is then written anew."
+            f"cannot read {file} ({error}): remove it, and it will be written again."
         ) from None
     if tokens.shape != shape:
-        raise RunError(f"{file} is not of this run: remove it to have it written anew.")
+        raise RunError(f"{file} belongs to another run: remove it, and it will be written again.")
     return tokens

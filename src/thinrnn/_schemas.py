@@ -57,7 +57,7 @@ class RecordFile(Schema):
         groups = {group.name for group in self.plan.groups}
         for name in groups.symmetric_difference(self.kept):
             here, there = ("plan", "kept") if name in groups else ("kept", "plan")
-            raise ValueError(f"{here} has the group {name[:60]!a}, and {there} has none such")
+            raise ValueError(f"{here} has the group {name[:60]!a}, and {there} does not")
         return self
 
 

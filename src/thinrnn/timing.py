@@ -1,7 +1,7 @@
 """Models timed side by side in one process.
 
 Calls are interleaved, one of each model per round in rotating order, so that other work on the
-machine slows all of them alike. Reported are medians, the spread, and ratios of medians.
+machine slows all of them alike. The result has medians, spreads, and ratios of medians.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Gates under DistributedDataParallel: one sample for all ranks, and gradients that follow.
 
 DistributedDataParallel looks at the parameters once, when it is built. Gates come later, shrink and
-freeze, so its reducer is built anew in the next forward. All ranks get there in the same step,
+freeze, so its reducer is built again in the next forward. All ranks get there in the same step,
 because gates are equal on all of them: rank 0 hands out the first values and all noise.
 """
 

@@ -26,7 +26,7 @@ class Narrowing:
         self.index = {int(arriving.sum()): among_arriving, self.width: whole}
 
     def apply(self, values: Tensor, axis: int) -> Tensor:
-        """Return the kept entries along an axis, whichever width arrived."""
+        """Return the kept entries along an axis, whichever width the input has."""
         size = values.shape[axis]
         if size == self.size or size not in self.index:
             return values  # a size that fits nothing is for the layer itself to complain about

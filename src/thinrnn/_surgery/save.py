@@ -260,7 +260,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a safetensors file, whose own reader checks every size.
 
     Raises:
-        FolderError: It is no regular file, no safetensors file, or cannot be read.
+        FolderError: It is not a safetensors file, or cannot be read.
     """
     open_regular(path).close()
     try:

@@ -149,7 +149,7 @@ def _linear(recorder: Recorder, result: Tensor, x: Tensor, weight: Tensor, bias:
 
 def _matmul(recorder: Recorder, result: Tensor, x: Tensor, weight: Tensor) -> Tensor:
     if weight.dim() != 2 or not recorder.knows(x):
-        recorder.refuse("multiplies by something that is no matrix of weights")
+        recorder.refuse("multiplies by something that is not a matrix of weights")
     matrix = recorder.matrix(weight, rows_first=False)
     columns, rows = weight.shape
     return recorder.put(result, recorder.linear(x, matrix, None, (rows, columns)))

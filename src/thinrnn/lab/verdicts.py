@@ -44,7 +44,7 @@ def verdicts(config: Mapping[str, Any], summaries: Summaries) -> list[Verdict]:
 
 
 def control_failure(config: Mapping[str, Any], summaries: Summaries) -> str:
-    """Return why the control is no fair comparison, or an empty text.
+    """Return why comparing with the control is not fair, or an empty text.
 
     It failed if it is hardly better than the unigram model, or if its perplexity is more than twice
     the dense model's although the small model of the same shape is closer.

@@ -26,7 +26,7 @@ def compare(
         values = {
             name: tensor.numpy()
             for name, tensor in zip(subject.arguments.names, tensors, strict=True)
-            if name in file.inputs  # one that the model does not use is no input of the file
+            if name in file.inputs  # the file has no input that the model does not use
         }
         at = {axis.name: size for axis, size in sizes.items()}
         batch = at.get("batch", 1)

@@ -93,7 +93,7 @@ def quantize_onnx(
     Raises:
         ExportError: The measure gets worse by more than `max_loss`, or `max_loss` is given without
             a `measure`. No file is written.
-        FolderError: The file cannot be read, is no ONNX file, or is quantized already.
+        FolderError: The file cannot be read, is not an ONNX file, or is quantized already.
         MissingExtraError: The extra "onnx" is not installed.
 
     Examples:

@@ -25,8 +25,9 @@ def top_k_onnx(path: str | Path, out: str | Path, *, k: int = 10) -> Path:
         The path of the new file.
 
     Raises:
-        ExportError: The first output is no such logits, or there are fewer than `k` words.
-        FolderError: The file cannot be read, or is no ONNX file.
+        ExportError: The first output does not have the shape of logits, or there are fewer than
+            `k` words.
+        FolderError: The file cannot be read, or is not an ONNX file.
         MissingExtraError: The extra "onnx" is not installed.
 
     Examples:

@@ -36,7 +36,9 @@ def evaluate(
     files = {} if data is None else recipe.find_texts(data)
     files |= {name: file for name, file in (("valid", valid), ("test", test)) if file is not None}
     if not files and found.run is None:
-        raise InputError(f"{path} is no run, so it has no text: give --data DIR or --valid FILE.")
+        raise InputError(
+            f"{path} is not a run, so it has no text: give --data DIR or --valid FILE."
+        )
     with progress(json) as shown:
         measured = recipe.score(found.folder, files, config=found.config, progress=shown)
     numbers = {k: f"{v:.3f}" if isinstance(v, float) else f"{v:,}" for k, v in measured.items()}

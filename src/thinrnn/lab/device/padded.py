@@ -1,8 +1,8 @@
 """Layers in sizes that a GPU likes, whatever the sizes of the model are.
 
-Products of 16-bit matrices are two to four times slower where a row is no multiple of 16 bytes, and
-1500 neurons, or what is left of them, seldom are. On large GPUs a layer of at most 1024 neurons, in
-multiples of 128, is one kernel for all its steps instead of some for each. Zeros are added on the
+Products of 16-bit matrices are two to four times slower where the bytes of a row are not a multiple
+of 16, as with most sizes after pruning. On large GPUs a layer of at most 1024 neurons, in multiples
+of 128, is one kernel for all its steps instead of some for each. Zeros are added on the
 way in and taken away on the way out: a neuron without weights and with an empty state stays 0, in
 LSTM, GRU and RNN, and sequences do not depend on one another.
 """

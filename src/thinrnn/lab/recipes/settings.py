@@ -131,7 +131,7 @@ class TrainingSettings(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _from_text(cls, value: Any, info: ValidationInfo) -> Any:
-        """Read what `--set` gives: none, 1,2 and {"name": 1e-7}; true is no number."""
+        """Read what `--set` gives: none, 1,2 and {"name": 1e-7}; true is not a number."""
         kind = cls.model_fields[info.field_name or ""].annotation
         kinds = get_args(kind) or (kind,)
         if isinstance(value, bool) and bool not in kinds:

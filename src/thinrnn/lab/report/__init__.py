@@ -20,7 +20,7 @@ def write_report(folders: Sequence[Path], out: Path | None = None) -> Path:
         The file that was written.
 
     Raises:
-        RunError: A folder is no run folder or is damaged, or the file cannot be written.
+        RunError: A folder is not a run folder or is damaged, or the file cannot be written.
         MissingExtraError: The extra "report" is not installed.
 
     Example:

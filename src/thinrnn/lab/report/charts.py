@@ -101,7 +101,7 @@ def line_chart(
             color=COLOURS[line.colour],
             linestyle=DASHES[line.dash],
             linewidth=1.8 if len(lines) <= 2 * len(SERIES) else 0.8,
-            # A value without neighbours is no line: it needs a mark to be seen.
+            # A single value draws no line: it needs a mark to be seen.
             marker="o" if sum(map(math.isfinite, y)) == 1 else None,
         )
         if line.marked is not None:

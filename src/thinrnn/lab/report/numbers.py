@@ -109,7 +109,7 @@ def duration(seconds: float) -> str:
 
 
 def ratio(part: float, whole: float) -> float:
-    """Returns part / whole, NaN where that is no number."""
+    """Returns part / whole, NaN where that is not a number."""
     return part / whole if whole and math.isfinite(whole) else math.nan
 
 

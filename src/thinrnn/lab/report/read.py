@@ -162,7 +162,7 @@ def read_run(folder: Path) -> Run:
     """Returns what the run folder holds so far.
 
     Raises:
-        RunError: The folder is no run folder, or one of its files is damaged.
+        RunError: The folder is not a run folder, or one of its files is damaged.
     """
     summaries = {}
     run = RunFolder(folder)

@@ -212,7 +212,7 @@ def _concat(weights: GraphWeights, node: Any) -> None:
 
 
 def _made(weights: GraphWeights, node: Any) -> None:
-    """Store in 8 bits the weights of which a table is made, which runtimes do as they load it."""
+    """Store in 8 bits the weights that a table is made from; runtimes make it when they load."""
     for place, value in enumerate(node.inputs):
         if not _is_large(value):
             continue

@@ -85,7 +85,7 @@ def _output_layers(logits: Any) -> tuple[Any, list[Any]]:
 
 
 def _way(value: Any) -> dict[Any, Any]:
-    """Return the values of which a value is made step by step, nearest first, and their readers."""
+    """Return the values that a value is computed from, step by step, and their readers."""
     found = {}
     while len(value.uses()) + value.is_graph_output() == 1:
         node = value.producer()

@@ -60,7 +60,7 @@ def dense() -> LanguageModelSettings:
 
 
 def dropping(settings: LanguageModelSettings, part: float) -> LanguageModelSettings:
-    """Return settings that drop a part of what the authors drop, of which the paper takes 0.75."""
+    """Return settings with a part of the authors' dropout; the paper takes 0.75 of it."""
     return settings.replaced(
         word_dropout=part * 0.25,
         input_dropout=part * 0.75,

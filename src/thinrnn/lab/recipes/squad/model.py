@@ -277,7 +277,7 @@ def best_spans(start: Tensor, end: Tensor, most: int | None = None) -> tuple[Ten
 def weights_of(model: nn.Module) -> dict[str, int]:
     """Return how many numbers a model has learned, as the paper counts: biases too, GloVe not.
 
-    An LSTM of torch has two biases, of which only the sum matters: they count as one. "tables"
+    An LSTM of torch has two biases, and only their sum matters: they count as one. "tables"
     are those of the characters and of the words outside GloVe.
     """
     found = {"tables": 0, "others": 0}

@@ -1,7 +1,7 @@
 """The paper's readers and ours: settings by name.
 
-A target counts all parameters, of which the second biases of torch's LSTMs are not counted by the
-paper; the tables of characters and of words outside GloVe are counted by both.
+A target counts all parameters. The paper does not count the second biases of torch's LSTMs. Both
+count the tables of characters and of words outside GloVe.
 """
 
 from thinrnn.lab.recipes.named_settings import Presets

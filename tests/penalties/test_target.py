@@ -427,3 +427,53 @@ def test_scores_that_do_not_fit_are_refused(start: dict[str, Tensor], score: Any
     start = {names[0] if name == "emb" else name: values for name, values in start.items()}
     with pytest.raises(TargetError, match="start"):
         thinrnn.Target(model, params=0.5, start=start, score=score)
+
+
+@pytest.mark.parametrize("what", ["params", "macs"])
+def test_several_sizes_are_reached_one_after_the_other(what: str) -> None:
+    sizes = [0.5, 0.25, 0.12]
+    model, full = language_model(), size_of(language_model(), what)
+    target = thinrnn.Target(model, **{what: sizes}, steps=100)
+    reached = []
+    for _ in range(110):
+        for gate in thinrnn.gates(model).values():
+            gate.log_alpha.data.add_(torch.randn(gate.size))
+        target.step()
+        if target.reached:
+            reached.append(target.reached)
+            assert_met(model, target, what, sizes[-1] * full)
+            small = thinrnn.compact(model)
+            assert 0.9 * target.reached * full < size_of(small, what) <= target.reached * full
+    assert reached == sizes
+
+
+def test_sizes_on_the_way_change_nothing_else() -> None:
+    """Before the first stop a target with several sizes is the target with the last one."""
+    models = [language_model(), language_model()]
+    targets = [
+        thinrnn.Target(model, params=params, steps=100)
+        for model, params in zip(models, (0.12, [0.5, 0.12]), strict=True)
+    ]
+    for _ in range(30):
+        for model, target in zip(models, targets, strict=True):
+            for gate in thinrnn.gates(model).values():
+                gate.log_alpha.data.add_(torch.linspace(-1, 1, gate.size))
+            target.step()
+    gates = [thinrnn.gates(model) for model in models]
+    assert all(torch.equal(gates[0][name].log_alpha, gates[1][name].log_alpha) for name in gates[0])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"params": [0.25, 0.5]}, "falling order"),
+        ({"params": [0.5, 0.5]}, "falling order"),
+        ({"params": [1e9, 0.5]}, "falling order"),
+        ({"params": [0.5, 0.499], "steps": 10}, "too few"),
+        ({"params": [0.5, 0.25], "macs": 0.5}, "without another limit"),
+        ({"params": []}, "give params="),
+    ],
+)
+def test_sizes_that_make_no_sense(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TargetError, match=message):
+        thinrnn.Target(language_model(), **options)

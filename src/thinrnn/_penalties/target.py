@@ -8,10 +8,11 @@ target         ╰────────────────────�
       0      steps                    training step
 """
 
+import itertools
 import math
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol, get_args
 
 import torch
@@ -37,6 +38,7 @@ MILLISECONDS = {"us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3}
 
 Masks = dict[str, Tensor]  # group -> True for each neuron that stays
 Limits = dict[What, float]  # parameters, mult-adds, milliseconds: one of them or two
+Size = float | Sequence[float]  # a fraction or a number; or several, to stop at each
 Score = Literal["gates", "random", "magnitude"]  # what ranks the neurons of a group
 
 
@@ -63,13 +65,20 @@ class Target:
     Creating a target changes nothing, and eval always shows the gates as they are. If you stop
     before `steps` calls, give the target to `compact`, which then applies the final limit.
 
+    Give several sizes in falling order, as in `params=[0.5, 0.25, 0.1]`, to get a model of each
+    from one training. The limit comes down to the last one as if it were alone; on the way
+    `reached` names each of the others once. Then `compact(model)` is a small model of that size,
+    which you can train a little more on its own while the gated model goes on.
+
     Gates need time to learn: with Adam, `gate_lr * steps` should be 10 or more. A target warns when
     it is about to close gates that have hardly moved from their random start.
 
     Args:
         model: A model with gates, from `attach_`.
-        params: Parameters to end with: a fraction of the full size (up to 1), or a number.
-        macs: Mult-adds per step to end with, given the same way.
+        params: Parameters to end with: a fraction of the full size (up to 1), or a number; or
+            several of these in falling order.
+        macs: Mult-adds per step to end with, given the same way. Only one of the two may be
+            several.
         latency: The time of a call to end with, as in "2 ms" or "350 us". It needs `on`.
         on: Where that time is measured, a `Latency`.
         steps: Calls of `step()` after which the limit is reached.
@@ -87,12 +96,13 @@ class Target:
         progress: How far the limit has come down, from 0 to 1.
         limit: The size that is allowed now, as in `{"params": ..., "macs": ...}`; a latency is in
             milliseconds.
+        reached: The size, as given, that the last call of `step()` reached, or None.
         is_settled: Whether the selection is final.
 
     Raises:
         GateError: The model has no gates.
-        TargetError: No limit is given, no choice of neurons meets it, the score is unknown, or
-            `start` does not fit the groups.
+        TargetError: No limit is given, no choice of neurons meets it, the score is unknown, `start`
+            does not fit the groups, or several sizes do not fall or come too close for the `steps`.
 
     Example:
         >>> model, x = nn.LSTM(16, 32, num_layers=2), torch.randn(10, 4, 16)
@@ -115,8 +125,8 @@ class Target:
         self,
         model: nn.Module,
         *,
-        params: float | None = None,
-        macs: float | None = None,
+        params: Size | None = None,
+        macs: Size | None = None,
         latency: str | None = None,
         on: Times | None = None,
         steps: int = 1000,
@@ -138,10 +148,11 @@ class Target:
         if latency is not None and on is not None:
             milliseconds = read_milliseconds(latency)
             self.sizes = self.sizes.with_latency(*on.fit(self.gated, milliseconds))
-        self.full, self.goal = read_limits(
-            self.sizes, params=params, macs=macs, latency=milliseconds
-        )
+        given: dict[What, list[float]] = {"params": _listed(params), "macs": _listed(macs)}
+        last = {what: sizes[-1] for what, sizes in given.items() if sizes}
+        self.full, self.goal = read_limits(self.sizes, latency=milliseconds, **last)
         self.steps = steps
+        self._sizes = self._places(given)  # step -> the size reached there, as given and in limits
         self.score = score
         self.steps_done = 0
         self._has_closed = False
@@ -155,6 +166,11 @@ class Target:
     def is_settled(self) -> bool:
         """Whether the selection is final."""
         return self.steps_done >= self.steps
+
+    @property
+    def reached(self) -> float | None:
+        """The size, as given, that the last call of `step()` reached, or None."""
+        return self._sizes[self.steps_done][0] if self.steps_done in self._sizes else None
 
     @property
     def progress(self) -> float:
@@ -185,13 +201,13 @@ class Target:
         self.steps_done += 1
         is_last = self.steps_done == self.steps
         is_look = self.steps_done % max(1, self.steps // LOOKS) == 0 and 0 < self.progress < 1
-        if not (is_last or is_look):
+        if not (is_last or is_look or self.reached):
             return
         if not self._has_closed:
             if self.score == "gates" and not self.start:
                 self._warn_if_random()
             self._has_closed = True
-        self._close(self.limit)
+        self._close(self._sizes[self.steps_done][1] if self.reached else self.limit)
         if is_last:
             self.gated.freeze_()
 
@@ -256,6 +272,29 @@ class Target:
             spread = START_SPREAD * torch.special.ndtri(place)  # as if drawn from a normal
             gate.start = (gate.start.double().mean() + spread).to(gate.start)
             gate.log_alpha = gate.start[gate.origin.cpu()]
+
+    def _places(self, given: dict[What, list[float]]) -> dict[int, tuple[float, Limits]]:
+        """Return after which step each size is reached, the last one after the last step."""
+        what: What = max(given, key=lambda name: len(given[name]))
+        sizes = given[what]
+        if not sizes:
+            return {}
+        if len(sizes) > 1 and len(self.goal) > 1:
+            raise TargetError("give several sizes of params or of macs, without another limit.")
+        full, goal = self.full[what], self.goal[what]
+        limits = [_absolute(size, full) for size in sizes]
+        falling = all(low < high for high, low in itertools.pairwise([full, *limits]))
+        if len(sizes) > 1 and not falling:
+            raise TargetError(f"{what}={sizes}: give the sizes in falling order.")
+        places = {}
+        for size, limit in zip(sizes[:-1], limits, strict=False):
+            progress = math.log(full / limit) / math.log(full / goal)
+            step = math.ceil(self.steps * (WARM_UP + (1 - WARM_UP) * progress))
+            places[step] = (size, {what: limit})
+        places[self.steps] = (sizes[-1], self.goal)
+        if len(places) < len(sizes):
+            raise TargetError(f"{what}={sizes}: steps={self.steps} are too few to stop at each.")
+        return places
 
     def _stop_learning(self) -> None:
         """Let gates that rank nothing learn nothing; they stay random until the size is reached."""
@@ -365,6 +404,17 @@ class Target:
         }
 
 
+def _listed(size: Size | None) -> list[float]:
+    """Return the sizes on the way, the last one last."""
+    if size is None:
+        return []
+    return [size] if isinstance(size, int | float) else list(size)
+
+
+def _absolute(size: float, full: float) -> float:
+    return size * full if 0 < size <= 1 else float(size)
+
+
 def read_limits(
     sizes: Sizes,
     *,
@@ -384,8 +434,7 @@ def read_limits(
     goal: Limits = {}
     for what, size in wanted.items():
         full[what] = float(sizes.total(sizes.all_present(), what))
-        is_part = what != "latency" and 0 < size <= 1
-        limit = size * full[what] if is_part else float(size)
+        limit = float(size) if what == "latency" else _absolute(size, full[what])
         smallest = float(sizes.total(one_each, what))
         if not smallest <= limit:
             raise TargetError(_cannot_be_met(what, size, smallest, full[what]))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from thinrnn._gates.attach import attached
+from thinrnn._gates.distributed import has_others
 from thinrnn.errors import GateError
 
 
@@ -80,7 +81,7 @@ def arm_loss(model: nn.Module, closure: Callable[[], Tensor]) -> Tensor:
         The loss of the second pass.
 
     Raises:
-        GateError: The model has no gates, or gates of another kind.
+        GateError: The model has no gates, gates of another kind, or several processes train.
 
     Example:
         >>> model, x = nn.LSTM(3, 8, num_layers=2), torch.randn(5, 2, 3)
@@ -100,6 +101,11 @@ def arm_loss(model: nn.Module, closure: Callable[[], Tensor]) -> Tensor:
         )
     if gated.is_frozen or not model.training:
         return closure()
+    if has_others():
+        raise GateError(
+            "arm_loss draws gates of its own in each process: train in one process, or attach "
+            "gates with HardConcrete()."
+        )
     groups = list(gated.gates)
     log_alpha, uniform = gated.noisy(groups)
     with torch.no_grad():

@@ -19,9 +19,19 @@ from thinrnn.errors import GateError
 _FOLLOWED: WeakKeyDictionary[object, tuple[ref[nn.Module], int]] = WeakKeyDictionary()
 
 
+def is_on() -> bool:
+    """Whether this process belongs to a group."""
+    return distributed.is_available() and distributed.is_initialized()
+
+
+def has_others() -> bool:
+    """Whether several processes train."""
+    return is_on() and distributed.get_world_size() > 1
+
+
 def wrapper_now() -> Any:
     """Return the DistributedDataParallel whose forward is running, if any."""
-    if not (distributed.is_available() and distributed.is_initialized()):
+    if not is_on():
         return None
     return DistributedDataParallel._get_active_ddp_module()
 

@@ -21,6 +21,7 @@ import thinrnn
 from thinrnn import __version__
 from thinrnn.lab import recipes
 from thinrnn.lab.command import command
+from thinrnn.lab.device.processes import ALONE, Processes, together
 from thinrnn.lab.recipes.finish import finish_phase, time_models
 from thinrnn.lab.recipes.gate_log import gate_state, params_kept
 from thinrnn.lab.recipes.phase import PLAN, Phase, begin_phase, reachable_plan
@@ -32,6 +33,7 @@ from thinrnn.lab.run.checkpoint import fitting
 from thinrnn.lab.run.environment import command_line, environment
 from thinrnn.lab.run.files import remove_folder, write_atomic, write_json
 from thinrnn.lab.run.folder import KIND_OF
+from thinrnn.lab.run.follower import FollowedRun
 from thinrnn.lab.run.metrics import MetricsFile
 from thinrnn.lab.run.monitor import Monitor
 from thinrnn.lab.run.progress import Progress, time_left
@@ -43,11 +45,18 @@ SCRATCH = "scratch"  # folder of a run for what only its training needs
 
 
 def start(
-    recipe: Recipe[S, D], settings: S, folder: Path, *, preset: str | None, progress: Progress
+    recipe: Recipe[S, D],
+    settings: S,
+    folder: Path,
+    *,
+    preset: str | None,
+    progress: Progress,
+    processes: Processes = ALONE,
 ) -> RunFolder:
     """Begin a new run in a folder and see it through."""
     settings = settings.with_full_paths()
-    data = recipe.load_data(settings, progress)
+    with processes.in_turn():
+        data = recipe.load_data(settings, progress)
     recipe.check(settings, data, settings.phases)
     device = choose_device(settings)
     if settings.threads:
@@ -63,17 +72,21 @@ def start(
         "command": command_line(),
         "seed": settings.seed,
         "text": data.facts(),
-        "environment": environment(str(device)),
+        "environment": environment(str(device)) | {"processes": processes.count},
     }
-    run = RunFolder.create(folder, config)
-    write_atomic(run.path / PLAN, plan.to_json())
-    train(recipe, settings, data, run, device, progress)
+    share(settings, processes)
+    with processes.in_turn():
+        if processes.is_first:
+            run = RunFolder.create(folder, config)
+            write_atomic(run.path / PLAN, plan.to_json())
+        else:
+            run = FollowedRun(folder)
+    train(recipe, settings, data, run, device, progress, processes)
     return run
 
 
-def resume(folder: Path, changes: list[str], *, progress: Progress) -> RunFolder:
-    """Go on with a run where its last checkpoint is; finished phases are not repeated."""
-    run = RunFolder(folder)
+def settings_of(run: RunFolder, changes: list[str]) -> TrainingSettings:
+    """Return the settings of a run, with those changes that may be made while it goes on."""
     recipe = recipes.recipe(run.config["recipe"])
     for change in changes:
         if change.partition("=")[0].strip() not in recipe.settings.resumable:
@@ -81,22 +94,36 @@ def resume(folder: Path, changes: list[str], *, progress: Progress) -> RunFolder
                 f"'{change}' cannot be changed in a run that has begun: "
                 f"only {', '.join(recipe.settings.resumable)} can."
             )
-    settings = changed(recipe.settings(**run.config["settings"]), changes)
+    settings: TrainingSettings = changed(recipe.settings(**run.config["settings"]), changes)
+    return settings
+
+
+def resume(
+    folder: Path, changes: list[str], *, progress: Progress, processes: Processes = ALONE
+) -> RunFolder:
+    """Go on with a run where its last checkpoint is; finished phases are not repeated."""
+    run = RunFolder(folder) if processes.is_first else FollowedRun(folder)
+    recipe: Recipe[Any, Any] = recipes.recipe(run.config["recipe"])
+    settings = settings_of(run, changes)
+    share(settings, processes)
     left = [phase for phase in settings.phases if run.summary(KIND_OF[phase]) is None]
     if left and run.config.get("format") != FORMAT:
         raise InputError(
             f"{run.path} was begun by another version of thinrnn, whose checkpoints this one "
             "cannot read: start a new run."
         )
-    data = recipe.load_data(settings, progress)
+    with processes.in_turn():
+        data = recipe.load_data(settings, progress)
     if data.facts()["sha256"] != run.config["text"]["sha256"]:
         raise InputError(
             f"the data of {run.path} has changed since the run began: start a new run."
         )
     recipe.check(settings, data, left)
     # As many threads as at the beginning: sums in another order would end in other weights.
-    torch.set_num_threads(run.config["environment"]["threads"])
-    train(recipe, settings, data, run, choose_device(settings), progress, bool(changes))
+    if processes.count == 1:
+        torch.set_num_threads(run.config["environment"]["threads"])
+    device = choose_device(settings)
+    train(recipe, settings, data, run, device, progress, processes, bool(changes))
     return run
 
 
@@ -107,13 +134,16 @@ def train(
     run: RunFolder,
     device: torch.device,
     progress: Progress,
+    processes: Processes = ALONE,
     is_changed: bool = False,
 ) -> None:
     """Train every phase that is not over yet, then time the models and write the report.
 
     Settings that were changed are written down once no other process can be writing to the run.
     """
+    go_on = f"go on with '{command('train', '--resume', run.path)}'"
     with (
+        together(processes, go_on),
         report_if_stopped(run),
         run.locked(),
         contextlib.closing(run.metrics()) as metrics,
@@ -122,12 +152,12 @@ def train(
                 run,
                 progress,
                 report=lambda: write_report([run.path]),
-                tensorboard=settings.tensorboard,
+                tensorboard=settings.tensorboard and processes.is_first,
             )
         ) as monitor,
     ):
         run.clear_leftovers()
-        if is_changed:
+        if is_changed and processes.is_first:
             run.config["settings"] = as_json(settings)
             write_json(run.path / "config.json", run.config)
         batches: dict[bool, TrainingBatches] = {}  # gated and control share theirs
@@ -138,16 +168,22 @@ def train(
                 torch.cuda.reset_peak_memory_stats(device)
             is_dense = name == "dense"
             if is_dense not in batches:
-                batches[is_dense] = recipe.batches(settings, data, name, device, run, progress)
-            phase = begin_phase(recipe, settings, name, data, device, run)
+                with processes.in_turn():
+                    batches[is_dense] = recipe.batches(settings, data, name, device, run, progress)
+            phase = begin_phase(recipe, settings, name, data, device, run, processes)
             phase.batches = batches[is_dense]
             trainer = Trainer(phase, run, metrics, monitor, progress)
             trainer.resume()
             with StopRequest(progress) as stop:
                 trainer.train(stop)
-            finish_phase(phase, run, trainer.seconds)
+            if processes.is_first:
+                finish_phase(phase, run, trainer.seconds)
+            processes.wait()
             if name != "gated":  # its last checkpoint is what `thinrnn compact` reads
                 run.checkpoints.drop(name)
+        processes.close()
+        if not processes.is_first:
+            return
         remove_folder(run.path / SCRATCH)
         time_models(recipe, settings, run, progress)
         monitor.write_report()
@@ -187,10 +223,10 @@ class Trainer(Generic[S, D]):
                     self.log()
                 elif p.device.type == "cpu":  # a GPU's steps are only queued here, not done
                     self.progress.step(p.step)
-                if self.is_due():
+                is_due, stops = p.processes.any(self.is_due(), stop.requested)
+                if is_due or stops:
                     self.save()
-                if stop.requested:
-                    self.save()
+                if stops:
                     raise InterruptedRunError(
                         f"stopped at step {p.step} of {p.steps} of {p.name}, checkpoint written; "
                         f"go on with '{command('train', '--resume', self.run.path)}'"
@@ -209,7 +245,7 @@ class Trainer(Generic[S, D]):
         with p.optimizer.averaged():
             if p.epoch + 1 == p.epochs:
                 p.pruning.finish_()
-            metrics = p.recipe.evaluate(p.settings, p.model, p.data)
+            metrics = p.processes.of_first(lambda: p.recipe.evaluate(p.settings, p.model, p.data))
             p.judge(metrics[0].value if metrics[0].better == "lower" else -metrics[0].value)
         gates, params = gate_state(p.model), params_kept(p.model)
         if p.pruning.is_on and p.settings.shrink:
@@ -331,6 +367,13 @@ class Trainer(Generic[S, D]):
             f"Try one of {', '.join(tries)}: "
             f"'{command('train', '--resume', self.run.path, '--set', tries[0])}'"
         )
+
+
+def share(settings: TrainingSettings, processes: Processes) -> None:
+    """Refuse a training that several processes cannot share."""
+    processes.check(settings.batch)
+    if processes.count > 1 and settings.gate == "arm" and "gated" in settings.phases:
+        raise InputError("gate=arm learns in one process: leave gate=hard-concrete, or start one.")
 
 
 def choose_device(settings: TrainingSettings) -> torch.device:

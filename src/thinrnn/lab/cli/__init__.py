@@ -1,6 +1,7 @@
 """The command line: `thinrnn COMMAND`, one file per command."""
 
 import atexit
+import os
 import signal
 import sys
 import warnings
@@ -30,13 +31,23 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _note(message: Warning | str, *place: Any, **more: Any) -> None:
     """Print a warning in one line, without the place in the code."""
-    print(f"note: {_one_line(str(message))}", file=sys.stderr)
+    _print(f"note: {_one_line(str(message))}")
 
 
 def _say(message: str) -> None:
     """Print what failed, in one line."""
     if message:
-        print(f"thinrnn: {_one_line(message)}", file=sys.stderr)
+        _print(f"thinrnn: {_one_line(message)}")
+
+
+def _print(line: str) -> None:
+    """Print a line to stderr; of several processes that train together, one prints it."""
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        from thinrnn.lab.device.processes import says
+
+        if not says(line):
+            return
+    print(line, file=sys.stderr)
 
 
 def _run(arguments: list[str] | None) -> tuple[int, str]:

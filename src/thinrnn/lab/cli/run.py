@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from thinrnn.lab import recipes
 from thinrnn.lab.cli.output import progress, show
@@ -13,7 +13,11 @@ from thinrnn.lab.data.corpora import corpus
 from thinrnn.lab.recipes.settings import changed, from_toml
 from thinrnn.lab.run import InputError, InterruptedRunError, RunFolder, StorageError
 from thinrnn.lab.run.folder import free_name
+from thinrnn.lab.run.progress import Progress, Silent
 from thinrnn.lab.verdicts import verdicts
+
+if TYPE_CHECKING:
+    from thinrnn.lab.device.processes import Processes
 
 
 def start_or_resume(
@@ -32,14 +36,16 @@ def start_or_resume(
     Settings come from the preset, --data, --config, the options and --set; later ones win.
     """
     from thinrnn.lab import train
+    from thinrnn.lab.device.processes import started
 
     if resume is not None:
         if preset or values or data or out or config:
             raise InputError(
                 "--resume takes everything from the run folder: give it alone, or with --set."
             )
-        with progress(as_json) as shown, _naming_resume(resume):
-            return train.resume(resume, changes, progress=shown)
+        group = started(on_cpu=train.settings_of(RunFolder(resume), changes).device == "cpu")
+        with _shown(as_json, group) as shown, _naming_resume(resume):
+            return train.resume(resume, changes, progress=shown, processes=group)
     if preset is None:
         raise InputError(
             f"there is no preset: give one, as in '{command('train', 'lm')}', or --resume RUN."
@@ -58,10 +64,19 @@ def start_or_resume(
             f"{chosen.name} is for the {title}: give --data DIR; "
             f"'{command('data', chosen.corpus, 'DIR')}' downloads it."
         )
-    folder = free_name(Path("runs") / chosen.name) if out is None else out
     recipe = recipes.recipe(chosen.recipe)
-    with progress(as_json) as shown, _naming_resume(folder):
-        return train.start(recipe, settings, folder, preset=chosen.name, progress=shown)
+    group = started(on_cpu=settings.device == "cpu")
+    free = group.of_first(lambda: free_name(Path("runs") / chosen.name))
+    folder = free if out is None else out
+    with _shown(as_json, group) as shown, _naming_resume(folder):
+        return train.start(
+            recipe, settings, folder, preset=chosen.name, progress=shown, processes=group
+        )
+
+
+def _shown(as_json: bool, group: "Processes") -> contextlib.AbstractContextManager[Progress]:
+    """Return where progress goes: of several processes only the first one shows it."""
+    return progress(as_json) if group.is_first else contextlib.nullcontext(Silent())
 
 
 @contextlib.contextmanager
@@ -81,7 +96,12 @@ def _naming_resume(folder: Path) -> Iterator[None]:
 
 
 def finish(run: RunFolder, *, as_json: bool) -> int:
-    """Print the end of a run and return the exit code: 0 if every verdict holds, else 1."""
+    """Print the end of a run and return the exit code: 0 if every verdict holds, else 1.
+
+    Of several processes only the one that wrote the run prints.
+    """
+    if not run.is_written_here:
+        return 0
     summaries = run.summaries()
     found = verdicts(run.config, summaries)
     kept = all(verdict.holds for verdict in found)

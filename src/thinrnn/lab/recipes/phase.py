@@ -7,6 +7,7 @@ Nothing in a step waits for the device: losses are summed there and read when th
 GPU every shape of whole batches has its own CUDA graph.
 """
 
+import functools
 import os
 from pathlib import Path
 from typing import Any, Generic
@@ -22,6 +23,7 @@ from thinrnn._schemas import PlanFile
 from thinrnn.errors import RunError, TargetError
 from thinrnn.lab.device.arithmetic import exact_products
 from thinrnn.lab.device.graphs import GraphedStep, Step
+from thinrnn.lab.device.processes import ALONE, Processes
 from thinrnn.lab.recipes.means import Means
 from thinrnn.lab.recipes.optimizer import make_optimizer
 from thinrnn.lab.recipes.protocol import D, Inputs, Recipe, S, TrainingBatches
@@ -58,7 +60,9 @@ class Phase(Generic[S, D]):
         *,
         plan: Plan | None = None,
         given: nn.Module | None = None,
+        processes: Processes = ALONE,
     ) -> None:
+        self.processes = processes
         self.recipe, self.settings, self.name = recipe, settings, name
         self.data, self.device, self.plan = data, device, plan
         self.epoch_steps, self.steps = recipe.steps(settings, data, name)
@@ -74,7 +78,7 @@ class Phase(Generic[S, D]):
         self.step = self.epoch = 0
         self.state: Any = None
         self.lr = 0.0
-        self.means = Means(device)
+        self.means = Means(device, processes)
         self.history: list[float] = []  # scores of the epochs with the final size
         self.best: dict[str, Any] | None = None
         self.bad_epochs = 0
@@ -83,6 +87,13 @@ class Phase(Generic[S, D]):
         self.graphs: dict[tuple[torch.Size, ...], Step] = {}
         self.is_warm = False  # no step has run as it is since shapes or kernels changed
         self.set_dropout()
+        if processes.rank:  # all have begun alike; from here on their dropout differs
+            torch.manual_seed(settings.seed + OTHER_SEED * processes.rank)
+
+    @functools.cached_property
+    def caller(self) -> nn.Module:
+        """What a training step calls; made in the first one, when the model has its shape."""
+        return self.processes.wrapped(self.model)
 
     @property
     def is_over(self) -> bool:
@@ -98,8 +109,9 @@ class Phase(Generic[S, D]):
         return self.step / self.epoch_steps
 
     def take_step(self) -> None:
-        """Train on the next batch."""
-        batch = self.batches.batch(self.step)
+        """Train on the next batch, or on this process's part of it."""
+        whole = self.batches.batch(self.step)
+        batch = tuple(self.processes.part(t, self.recipe.batch_dim) for t in whole)
         self.lr = self.settings.lr_at(step=self.step, steps=self.steps, epoch=self.epoch)
         self.optimizer.set_lr(self.lr)
         if self.pruning.step():  # on the host, which no graph can do; gates are drawn no more
@@ -124,7 +136,7 @@ class Phase(Generic[S, D]):
     def forward(self, batch: tuple[Tensor, ...]) -> tuple[Tensor, Any]:
         """Return the loss and the next state."""
         if not self.learns_by_arm:
-            return self.recipe.step(self.settings, self.model, batch, self.state)
+            return self.recipe.step(self.settings, self.caller, batch, self.state)
         state: Any = None
 
         def closure() -> Tensor:
@@ -145,6 +157,7 @@ class Phase(Generic[S, D]):
     def runner(self, batch: tuple[Tensor, ...]) -> Step:
         """Return what trains on a batch: a CUDA graph of its shape, or the step as it is."""
         can_be_graphed = self.settings.cuda_graphs and batch[0].is_cuda and not self.learns_by_arm
+        can_be_graphed = can_be_graphed and self.processes.count == 1
         if not can_be_graphed or not self.is_warm or len(batch[0]) != self.batches.rows:
             self.is_warm = True
             return self.train_step
@@ -205,7 +218,8 @@ class Phase(Generic[S, D]):
 
     def is_finite(self) -> bool:
         """True while losses and weights are numbers; waits for the device."""
-        return all_finite([self.means.sums, *self.model.parameters()])
+        finite = all_finite([self.means.sums, *self.model.parameters()])
+        return not any(self.processes.any(not finite))
 
     def judge(self, score: float) -> None:
         """Keep the weights if they count; stop, or begin averaging, by a score (less is better).
@@ -228,33 +242,45 @@ class Phase(Generic[S, D]):
             self.changed()
 
     def snapshot(self) -> dict[str, Any]:
-        """Return everything that the next steps depend on."""
+        """Return everything that the next steps depend on, in all processes."""
+        random, *others = self.processes.gathered(random_state())
         return {
             "model": weights_of(self.model, self.pruning),
             "optimizer": self.optimizer.snapshot(self.names()),
-            "state": self.state,
+            "state": self.processes.whole(self.state, self.recipe.batch_dim),
             "means": self.means.snapshot(),
             "best": self.best,
             "counters": {name: getattr(self, name) for name in COUNTERS},
-            "random": random_state(),
+            "random": random,
+            "other_random": others,
         }
 
     def restore_(self, saved: dict[str, Any]) -> None:
-        """Go on from a snapshot; the model is as it was built, not yet cut."""
+        """Go on from a snapshot; the model is as it was built, not yet cut.
+
+        A process that the training did not have before draws random numbers of its own.
+        """
         set_weights_(self.model, self.pruning, saved["model"])
         self.optimizer.restore_(saved["optimizer"], self.names())
         self.means.restore_(saved["means"])
         self.best = saved["best"]
         vars(self).update(saved["counters"])
         self.set_dropout()
-        self.state = map_tensors(saved["state"], lambda t: t.to(self.device))
-        set_random_state_(saved["random"])
+        dim, mine = self.recipe.batch_dim, self.processes.part
+        self.state = map_tensors(saved["state"], lambda t: mine(t, dim).to(self.device))
+        rank = self.processes.rank
+        states = [saved["random"], *saved.get("other_random", [])]
+        if rank < len(states):
+            set_random_state_(states[rank])
+        else:
+            torch.manual_seed(self.settings.seed + self.step + OTHER_SEED * rank)
 
     def names(self) -> dict[Tensor, str]:
         return {p: name for name, p in self.model.named_parameters()}
 
 
 PLAN = "plan.json"  # in the run folder
+OTHER_SEED = 7919  # between the seeds of two processes
 COUNTERS = ("step", "epoch", "history", "bad_epochs", "stopped", "fold_difference")
 
 
@@ -284,7 +310,13 @@ def reachable_plan(recipe: Recipe[S, D], settings: S, data: D) -> Plan:
 
 
 def begin_phase(
-    recipe: Recipe[S, D], settings: S, name: str, data: D, device: torch.device, run: RunFolder
+    recipe: Recipe[S, D],
+    settings: S,
+    name: str,
+    data: D,
+    device: torch.device,
+    run: RunFolder,
+    processes: Processes = ALONE,
 ) -> Phase[S, D]:
     """Return a phase of a run at its first step.
 
@@ -300,7 +332,7 @@ def begin_phase(
         plan, folder = known_plan(recipe, settings, data, run), settings.starts_from
         if folder:
             given = recipe.trained(run.path / "dense" if folder == "dense" else Path(folder), data)
-    return Phase(recipe, settings, name, data, device, plan=plan, given=given)
+    return Phase(recipe, settings, name, data, device, plan=plan, given=given, processes=processes)
 
 
 def inputs_on(inputs: Inputs, device: torch.device) -> tuple[Tensor, ...]:

@@ -58,6 +58,7 @@ class Recipe(Protocol[S, D]):
 
     name: str
     settings: type[S]
+    batch_dim: int  # along which the sequences of batches and states lie
     keeps_best: bool  # of the epochs of the final size; False keeps the last one
 
     @property

@@ -15,5 +15,9 @@ class DivergedError(ThinRNNError, ArithmeticError):
     """The loss or the weights are no longer numbers."""
 
 
+class LostProcessError(ThinRNNError):
+    """One of the processes that train together has ended."""
+
+
 class InterruptedRunError(ThinRNNError):
     """The run was stopped by a signal, after writing a checkpoint."""

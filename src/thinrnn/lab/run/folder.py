@@ -32,6 +32,8 @@ MODELS = {"dense": "dense", "small": "model", "control": "control"}  # the folde
 class RunFolder:
     """A run that exists on the disk."""
 
+    is_written_here = True  # and not by another process
+
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.config = self._read_config()

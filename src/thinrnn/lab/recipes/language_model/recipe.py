@@ -77,6 +77,7 @@ class LanguageModelRecipe:
 
     name = "language_model"
     settings = LanguageModelSettings
+    batch_dim = 1
     keeps_best = True
     metrics: ClassVar[Mapping[str, Better]] = {
         "valid_perplexity": "lower",

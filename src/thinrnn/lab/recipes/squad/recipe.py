@@ -63,6 +63,7 @@ class SquadRecipe:
 
     name = "squad"
     settings = SquadSettings
+    batch_dim = 0
     keeps_best = False  # no epoch is chosen by its score, since dev is what is reported
     metrics: ClassVar[Mapping[str, Better]] = {
         "f1": "higher",

@@ -1,9 +1,11 @@
 """Compare a file with its model at several sizes, on whole sequences and in chunks."""
 
+from torch import Tensor
+
 from thinrnn.errors import ExportError
 from thinrnn.onnx._trace.axes import Axis, resized, varied
 from thinrnn.onnx._trace.subject import Subject
-from thinrnn.onnx.runtime import OnnxFile, difference
+from thinrnn.onnx.runtime import Array, OnnxFile, difference
 
 LARGEST_DIFFERENCE = 1e-4
 IN_CHUNKS = (
@@ -23,18 +25,17 @@ def compare(
             continue
         outputs = subject.run(tensors)
         wanted = [outputs[place] for place in kept]
-        values = {
-            name: tensor.numpy()
-            for name, tensor in zip(subject.arguments.names, tensors, strict=True)
-            if name in file.inputs  # the file has no input that the model does not use
-        }
+        values = _values(file, subject, tensors)
         at = {axis.name: size for axis, size in sizes.items()}
         batch = at.get("batch", 1)
-        runs = [(file({**values, **file.first_states(batch)}), _why_whole(subject))]
+        runs = [(wanted, file({**values, **file.first_states(batch)}), _why_whole(subject))]
         if file.states:
             chunks = split_into_chunks(at["time"])
-            runs.append((file.stream(values, subject.time_axes, chunks, batch), IN_CHUNKS))
-        for found, why in runs:
+            streamed = file.stream(values, subject.time_axes, chunks, batch)
+            runs.append((wanted, streamed, IN_CHUNKS))
+        if subject.feeds:
+            runs.append(_fed_back(file, subject, tensors, kept, names))
+        for wanted, found, why in runs:
             apart = difference(wanted, [found[name] for name in names])
             if not apart <= LARGEST_DIFFERENCE:
                 listed = ", ".join(f"{name} {size}" for name, size in at.items()) or "the example"
@@ -45,6 +46,27 @@ def compare(
             largest = max(largest, apart)
         checked.append(at)
     return largest, checked
+
+
+def _values(file: OnnxFile, subject: Subject, tensors: list[Tensor]) -> dict[str, Array]:
+    """Return the values of the file's inputs; the file has none that the model does not use."""
+    named = zip(subject.arguments.names, tensors, strict=True)
+    return {name: tensor.numpy() for name, tensor in named if name in file.inputs}
+
+
+def _fed_back(
+    file: OnnxFile, subject: Subject, tensors: list[Tensor], kept: list[int], names: list[str]
+) -> tuple[list[Tensor], dict[str, Array], str]:
+    """Return what the model and the file compute when their states are fed back."""
+    first = subject.run(tensors)
+    found = file(_values(file, subject, tensors))
+    again, values = list(tensors), _values(file, subject, tensors)
+    for here, there in subject.feeds.items():
+        again[here] = first[there]
+        values[subject.arguments.names[here]] = found[names[kept.index(there)]]
+    outputs = subject.run(again)
+    why = " when the states that it returned are given back"
+    return [outputs[place] for place in kept], file(values), why
 
 
 def _why_whole(subject: Subject) -> str:

@@ -39,7 +39,8 @@ class LayerCalls(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.layers: list[LayerCall] = []
-        self.last: list[Tensor] = []  # the states (B, size) in which they ended
+        self.given: list[Tensor] = []  # the states (B, size) in which they began
+        self.last: list[Tensor] = []  # those in which they ended, in the same order
         self.cell_batches: list[int] = []
         self.module = ""
         self.in_stack = False
@@ -52,6 +53,7 @@ class LayerCalls(TorchFunctionMode):
             self.cell_batches.append(args[0].shape[0])
         result = func(*args, **(kwargs or {}))
         if func in MODES:
+            self.given += [state for stacked in read_call(func, args).hx for state in stacked]
             self.last += [state for stacked in result[1:] for state in stacked]
         self._zeros.record(func, args, result)
         return result
@@ -63,6 +65,8 @@ class LayerCalls(TorchFunctionMode):
         size = rhn.hidden_size
         name = f"{name}.l0".lstrip(".")
         self.layers.append(LayerCall(name, "RHN", size, size, 1, hx is None, False, steps, batch))
+        start = h_n.new_zeros(h_n.shape) if hx is None else hx
+        self.given.append(start.reshape(-1, size))
         self.last.append(h_n.reshape(-1, size))
 
     def _note(self, call: Call) -> None:

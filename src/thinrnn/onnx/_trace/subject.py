@@ -11,6 +11,7 @@ from thinrnn._model.tree import paths_in, tensors_in
 from thinrnn.errors import ExampleError
 from thinrnn.onnx._trace.arguments import Arguments, unique
 from thinrnn.onnx._trace.axes import distinct_sizes, find_axes, named, resized, varied
+from thinrnn.onnx._trace.given_states import at_own_width, fed_back
 from thinrnn.onnx._trace.layers import LayerCalls, record_layers
 
 
@@ -19,7 +20,7 @@ class Subject:
 
     def __init__(self, model: nn.Module, example: Any) -> None:
         self.model = model
-        self.arguments = Arguments(model, example)
+        self.arguments = Arguments(model, at_own_width(model, example))
         first = self.arguments.tensors
         try:
             self.run(first)
@@ -32,12 +33,22 @@ class Subject:
         self.outputs = list(tensors_in(result))
         if not self.outputs:
             raise ExampleError("the model returns no tensor, so there is nothing to export.")
+        self.feeds = self._feeds()
         taken = any(name.partition(".")[0] == "output" for name in self.arguments.names)
         self.output_names = _names(result, "result" if taken else "output", len(self.outputs))
         self.axes = named(axes, _sizes_seen(self.calls), sizes)
         self.batch = next(
             (sizes[old] for old, new in zip(axes, self.axes, strict=True) if new.name == "batch"), 1
         )
+
+    def _feeds(self) -> dict[int, int]:
+        """Return which input takes the next value of which output, by their places."""
+        distinct = [torch.randn_like(t) if t.is_floating_point() else t for t in self.inputs]
+        try:
+            result, calls = record_layers(self.model, lambda: self._call(distinct))
+        except Exception:  # an input has to have certain values, as lengths have
+            return {}
+        return fed_back(distinct, list(tensors_in(result)), calls.given, calls.last)
 
     @property
     def time_axes(self) -> dict[str, int]:

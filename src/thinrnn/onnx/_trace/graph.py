@@ -19,6 +19,7 @@ from thinrnn.onnx._trace.layers import LayerCall
 from thinrnn.onnx._trace.modules import prepare_
 from thinrnn.onnx._trace.operators import OPSET
 from thinrnn.onnx._trace.tracer import Tracer
+from thinrnn.onnx._trace.translations import kept_translations
 
 MOST_BYTES = 1 << 40  # weights of any size are folded
 TABLES = ("MatMul", "Concat")  # what may make a table of embeddings out of weights
@@ -56,7 +57,7 @@ def trace(
     layers: list[LayerCall],
 ) -> Any:
     """Return the graph as an onnx_ir.Model; `shapes` names the axes that are free."""
-    with _quiet():
+    with _quiet(), kept_translations():
         try:
             program = torch.onnx.export(
                 traced.eval(),

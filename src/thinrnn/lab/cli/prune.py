@@ -50,12 +50,12 @@ def prune(
     import dataclasses
     import math
 
+    from thinrnn._table import table
     from thinrnn.lab import recipes
     from thinrnn.lab.cli.find_model import find_model
     from thinrnn.lab.cli.output import progress, show
     from thinrnn.lab.recipes.one_shot import prune_folder
     from thinrnn.lab.run import InputError
-    from thinrnn.lab.table import table
 
     if params is None and macs is None:
         raise InputError("give --params or --macs: how small, as in --params 0.5.")

@@ -108,6 +108,7 @@ def test_a_tied_language_model_stores_its_matrix_once(precision: Any, tmp_path: 
             x, state = self.rnn(self.embedding(tokens), state)
             return self.decoder(x), state
 
+    torch.manual_seed(0)
     model = Model().eval()
     tokens = torch.randint(30, (6, 1))
     export = export_c(model, tmp_path / "lm.c", tokens, precision=precision)

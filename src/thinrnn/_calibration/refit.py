@@ -15,6 +15,7 @@ from thinrnn._calibration.moments import Moments
 
 # Ridges, as parts of the mean second moment; the held-out calls choose.
 RIDGES = (1e-10, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1)
+ROUNDING = 1e-14  # errors this much apart, as parts of the output's energy, are equal
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,7 @@ def refit(
     keep = torch.eye(len(Q), dtype=Q.dtype, device=Q.device)[:, S]  # M that only drops columns
     best, error = keep, error_of(keep)
     dropped = error
+    rounding = ROUNDING * error_of.without
     A_xy = fit.xy.second(centred=has_bias)[:, S]
     A_yy = fit.yy.second(centred=has_bias)[S][:, S]
     unit = float(A_yy.diagonal().mean()) + 1e-30
@@ -83,7 +85,7 @@ def refit(
             continue
         M = torch.cholesky_solve((A_xy + ridge * unit * keep).T, factor).T
         now = error_of(M)
-        if now < error:
+        if now < error - rounding:
             best, error = M, now
     energy = max(error_of.without, 1e-30)
     V = W @ best

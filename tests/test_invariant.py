@@ -122,6 +122,39 @@ def test_gated_equals_the_slow_oracle(shape: Shape, settings: list[GateSetting])
 
 @A_HALF
 @given(shapes(), SEVERAL)
+def test_gates_on_rows_and_columns_are_the_masks_of_the_paper(
+    shape: Shape, settings: list[GateSetting]
+) -> None:
+    model, plan = gated_model(shape)
+    thinrnn.attach_(thinrnn.detach_(model), plan, placement="both")
+    arguments = shape.arguments(1)
+    for setting in settings:
+        setting.apply(model)
+        values = {name: gate.value for name, gate in thinrnn.gates(model).items()}
+        masked = shape.model().eval()
+        parameters = dict(masked.named_parameters(remove_duplicate=False))
+        done = set()
+        with torch.no_grad():
+            for group in plan:
+                for part in group.slices:
+                    parameter = parameters[part.parameter]
+                    is_row = part.parameter.startswith("rnn.weight")
+                    key = (id(parameter), part.dim, group.name)
+                    if key in done or (part.role == "produce" and not is_row):
+                        continue
+                    done.add(key)
+                    positions, neurons = part.index()
+                    shaped = [-1 if d == part.dim else 1 for d in range(parameter.dim())]
+                    gate = values[group.name][neurons].view(shaped)
+                    parameter.index_copy_(
+                        part.dim, positions, parameter.index_select(part.dim, positions) * gate
+                    )
+        assert_same(model(*arguments), masked(*arguments), 1e-11)
+        assert_close(compacted(model)(*arguments), model(*arguments))
+
+
+@A_HALF
+@given(shapes(), SEVERAL)
 def test_training_equals_the_slow_oracle(shape: Shape, settings: list[GateSetting]) -> None:
     """One sample serves the whole call, and its gradients are those of the equations."""
     model, plan = gated_model(shape)

@@ -10,6 +10,7 @@ import pytest
 import torch
 from grids import A_HALF, GateSetting, Shape, gate_settings, gated_model, shapes
 from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
@@ -361,12 +362,13 @@ def test_a_layer_that_reads_a_part_of_the_inputs_keeps_one() -> None:
 
 
 @A_HALF
-@given(shapes(), gate_settings(), gate_settings())
+@given(shapes(), gate_settings(), gate_settings(), st.sampled_from(["readers", "both"]))
 def test_outputs_stay_over_the_whole_grid(
-    shape: Shape, first: GateSetting, second: GateSetting
+    shape: Shape, first: GateSetting, second: GateSetting, placement: Any
 ) -> None:
     """In eval, in training with the same noise, for compact, and again after more gates close."""
-    model, _ = gated_model(shape)
+    model, plan = gated_model(shape)
+    thinrnn.attach_(thinrnn.detach_(model), plan, placement=placement)
     arguments = shape.arguments(1)
     for setting in (first, second):
         never_open(model, setting)
@@ -415,9 +417,10 @@ def test_layers_that_have_one_size_again_are_as_if_cut_at_once() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Target closes its first gates")
-def test_gates_that_a_target_has_settled_are_folded_into_the_weights() -> None:
+@pytest.mark.parametrize("placement", ["readers", "both"])
+def test_gates_that_a_target_has_settled_are_folded_into_the_weights(placement: Any) -> None:
     torch.manual_seed(0)
-    model = whole_tagger().double()
+    model = whole_tagger(placement=placement).double()
     optimizer = torch.optim.ASGD(thinrnn.param_groups(model, lr=0.1, gate_lr=0.1), t0=0, lambd=0)
     target = thinrnn.Target(model, params=0.5, steps=3)
     x = torch.arange(8).view(4, 2)
@@ -444,10 +447,10 @@ def test_gates_that_a_target_has_settled_are_folded_into_the_weights() -> None:
     assert all(gate.log_alpha.grad is not None for gate in thinrnn.gates(model).values())
 
 
-def whole_tagger() -> nn.Module:
+def whole_tagger(**options: Any) -> nn.Module:
     model = Tagger()
     plan = thinrnn.find_groups(model, torch.zeros(4, 2, dtype=torch.long))
-    return thinrnn.attach_(model, plan)
+    return thinrnn.attach_(model, plan, **options)
 
 
 def close(model: nn.Module, neurons: dict[str, Sequence[int]]) -> None:

@@ -1,17 +1,24 @@
 """Gates on and off a model, in place, and the way to them."""
 
-from typing import Any
+from typing import Any, get_args
 
 from torch import nn
 
 from thinrnn._gates.attached import Attached
 from thinrnn._gates.estimators import Estimator, HardConcrete
 from thinrnn._gates.gate import Gate
+from thinrnn._gates.readers import Placement
 from thinrnn.errors import GateError, PlanError
 from thinrnn.plan import Plan
 
 
-def attach_(model: nn.Module, plan: Plan, gate: Estimator | None = None) -> nn.Module:
+def attach_(
+    model: nn.Module,
+    plan: Plan,
+    gate: Estimator | None = None,
+    *,
+    placement: Placement = "readers",
+) -> nn.Module:
     """Put one gate per neuron of the plan on the model, in place.
 
     In training, each call of the model draws one sample per gate; in eval, gates have fixed values.
@@ -23,12 +30,15 @@ def attach_(model: nn.Module, plan: Plan, gate: Estimator | None = None) -> nn.M
         plan: The groups to put gates on, from `find_groups`.
         gate: How gates are drawn and read: `HardConcrete()` by default, `Fixed()`, or an
             `Estimator` of your own.
+        placement: With "readers" a gate multiplies the weights that read its neuron. With "both"
+            it also multiplies the rows of recurrent matrices that produce the neuron, as in the
+            paper: W * (z s^T) and U * (s s^T).
 
     Returns:
         The same model.
 
     Raises:
-        GateError: The model has gates already, or is sharded by FSDP.
+        GateError: The model has gates already, is sharded by FSDP, or `placement` is unknown.
         PlanError: The plan has no groups, or does not fit the model.
 
     Example:
@@ -37,13 +47,15 @@ def attach_(model: nn.Module, plan: Plan, gate: Estimator | None = None) -> nn.M
         >>> sorted(thinrnn.gates(model))
         ['input', 'l0']
     """
+    if placement not in get_args(Placement):
+        raise GateError(f"placement='{placement}': write 'readers' or 'both'.")
     if is_attached(model):
         raise GateError("the model has gates already; call detach_(model) first to start again.")
     if not plan.groups:
         raise PlanError(f"the plan has no group to put gates on:\n{plan}")
     plan = plan.fitted(model)
     estimator = HardConcrete() if gate is None else gate
-    model.__dict__["_thinrnn"] = Attached(model, plan, estimator)
+    model.__dict__["_thinrnn"] = Attached(model, plan, estimator, placement)
     return model
 
 

@@ -22,8 +22,8 @@ from thinrnn._gates.distributed import follow_, hand_out_, need_whole, wrapper_n
 from thinrnn._gates.draws import Draws, is_in_backward
 from thinrnn._gates.estimators import Estimator
 from thinrnn._gates.gate import Gate
-from thinrnn._gates.readers import Reader, find_readers
-from thinrnn._gates.scaled_weight import in_one_piece, is_transformed, scale
+from thinrnn._gates.readers import Placement, Reader, find_readers
+from thinrnn._gates.scaled_weight import in_one_piece, is_transformed
 from thinrnn._gates.sizes import Sizes
 from thinrnn._gates.steps import guard_
 from thinrnn._gates.turns import Turn, calls_on_stack
@@ -40,9 +40,12 @@ Hook = Callable[[nn.Module, Any, Any], tuple[Any, Any]]
 class Attached:
     """The gates of a model, the parameters they act on, and the hooks that apply them."""
 
-    def __init__(self, model: nn.Module, plan: Plan, estimator: Estimator) -> None:
+    def __init__(
+        self, model: nn.Module, plan: Plan, estimator: Estimator, placement: Placement
+    ) -> None:
         need_whole(model, model.parameters())
         find_readers(model, plan)  # raises, if it does, before the model is changed
+        self.placement = placement
         self.model = model
         self.first_plan = plan  # as attached; `plan` follows the model when it shrinks
         self.plan = plan
@@ -77,7 +80,7 @@ class Attached:
         self.plan = plan
         self.changes += 1
         remove_hooks_(self.model, self._is_own)
-        self.readers = find_readers(self.model, plan)
+        self.readers = find_readers(self.model, plan, self.placement)
         self.of_module: dict[nn.Module, list[Reader]] = defaultdict(list)
         for reader in self.readers:
             for module, _ in reader.homes:
@@ -299,7 +302,7 @@ class Attached:
     ) -> None:
         covered: dict[nn.Module, dict[str, Tensor]] = defaultdict(dict)
         for reader in readers:
-            gated = scale(reader.weight, reader.factors(values), reader.dim, reader.scratch)
+            gated = reader.gated(values)
             for module, name in reader.homes:
                 if only is None or module is only:
                     covered[module][name] = gated

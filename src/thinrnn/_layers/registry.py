@@ -107,9 +107,13 @@ def layers_of(model: nn.Module) -> dict[str, Layer]:
 def refusal_of(module: nn.Module) -> str:
     """Return why a recurrent module of a known class cannot be cut, or an empty text."""
     layer = _unbuilt("", module)
-    if layer is None or not layer.is_recurrent:
-        return ""
-    return _why_not(layer)
+    return _why_not(layer) if layer is not None and layer.is_recurrent else ""
+
+
+def is_recurrent(module: nn.Module) -> bool:
+    """Whether a module is of a known class of layers with states."""
+    layer = _unbuilt("", module)
+    return layer is not None and layer.is_recurrent
 
 
 def _unbuilt(name: str, module: nn.Module) -> Layer | None:

@@ -130,10 +130,11 @@ def _small_tensors(
         left = positions.get(name, {})
         new = cut_tensor(tensor.detach(), left)
         if reader is not None:
-            factors = reader.factors(values)
-            if reader.dim in left:
-                factors = factors[left[reader.dim].to(factors.device)]
-            new = scale(new, factors, reader.dim)
+            for axis in reader.axes:
+                factors = axis.factors(values)
+                if axis.dim in left:
+                    factors = factors[left[axis.dim].to(factors.device)]
+                new = scale(new, factors, axis.dim)
         if isinstance(tensor, nn.Parameter):
             new = nn.Parameter(new, requires_grad=tensor.requires_grad)
         small[id(tensor)] = new

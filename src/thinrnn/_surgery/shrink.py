@@ -176,12 +176,13 @@ def fold_(gated: Attached, optimizers: Sequence[Optimizer]) -> None:
     values = {name: gate.value for name, gate in gated.gates.items()}
     for reader in gated.readers:
         weight = reader.weight
-        factors = along(reader.factors(values).to(weight.dtype), weight, reader.dim)
-        weight *= factors
-        for optimizer in optimizers:  # averages of the weight; moments follow by themselves
-            for key, average in optimizer.state.get(weight, {}).items():
-                if key in AVERAGES:
-                    average *= factors
+        for axis in reader.axes:
+            factors = along(axis.factors(values).to(weight.dtype), weight, axis.dim)
+            weight *= factors
+            for optimizer in optimizers:  # averages of the weight; moments follow by themselves
+                for key, average in optimizer.state.get(weight, {}).items():
+                    if key in AVERAGES:
+                        average *= factors
     for gate in gated.gates.values():
         gate.log_alpha = torch.where(gate.value > 0, FULLY_OPEN, gate.log_alpha)
 

@@ -157,7 +157,8 @@ def add_gates(settings: TrainingSettings, model: nn.Module, plan: Plan, steps: i
     if settings.lasso is not None:
         return ByLasso(model, plan, settings)
     kind = thinrnn.ARM if settings.gate == "arm" else thinrnn.HardConcrete
-    thinrnn.attach_(model, plan, gate=kind(mean=settings.gate_mean))
+    gate = kind(mean=settings.gate_mean)
+    thinrnn.attach_(model, plan, gate=gate, placement=settings.gate_placement)
     if settings.l0 is not None:
         return ByL0(model, weight=settings.l0)
     steps = math.ceil(settings.target_time * steps)

@@ -93,6 +93,10 @@ class TrainingSettings(BaseModel):
     gate: Literal["hard-concrete", "arm"] = Field(
         "hard-concrete", description="how gates learn; arm: unbiased, two forward passes per step"
     )
+    gate_placement: Literal["readers", "both"] = Field(
+        "readers",
+        description="what gates multiply: readers' columns; both: also rows, as in the paper",
+    )
     gate_mean: float = Field(2.5, description="initial log_alpha of the gates")
     start_from: str = Field(
         "", description="folder of a dense model whose weights the gated model starts with"

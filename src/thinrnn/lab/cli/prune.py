@@ -90,7 +90,7 @@ def prune(
             f"{v:.3f}" if isinstance(v, float) else f"{v:,}" for v in (before[name], after[name])
         )
         rows.append((names.get(name, name.replace("_", " ")), *cells))
-    text = f"{report}\n\n{table(rows, "<>")}"
+    text = f"{report}\n\n{table(rows, '<>')}"
     result = {
         "model": str(folder),
         "before": before,

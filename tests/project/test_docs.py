@@ -157,6 +157,18 @@ def test_the_reference_documents_every_public_name() -> None:
     assert sorted(documented) == sorted(set(thinrnn.__all__) - {"__version__"})
 
 
+def test_the_index_of_the_reference_names_what_each_page_documents() -> None:
+    folder = ROOT / "docs" / "reference"
+    rows = re.findall(
+        r"^\| \[[^]]+\]\((\w+\.md)\) \| (.*) \|$", (folder / "index.md").read_text(), re.M
+    )
+    named = {page: set(re.findall(r"`([\w.]+)`", names)) for page, names in rows}
+    for page in folder.glob("*.md"):
+        if page.name not in {"index.md", "command-line.md", "errors.md"}:
+            documented = re.findall(r"^::: thinrnn\.([\w.]+)$", page.read_text(), re.MULTILINE)
+            assert named[page.name] == set(documented)
+
+
 def test_the_reference_documents_every_command() -> None:
     page = (ROOT / "docs" / "reference" / "command-line.md").read_text()
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ from thinrnn.c.program import Program
 from thinrnn.c.record import identifier, record_step
 from thinrnn.c.write import flash, in_8_bits, write
 from thinrnn.errors import ExportError, GateError
-from thinrnn.onnx._trace.axes import Axis, resized, varied
+from thinrnn.onnx._trace.axes import DynamicAxis, resized, varied
 from thinrnn.onnx._trace.streaming import states_of
 from thinrnn.onnx._trace.subject import Subject
 from thinrnn.onnx.check import LARGEST_DIFFERENCE
@@ -187,7 +187,7 @@ def _lengths(subject: Subject) -> list[int]:
 
 def _tensors(subject: Subject, steps: int) -> list[Tensor]:
     """Return one sequence of inputs, of so many steps."""
-    sizes: dict[Axis, int] = {}
+    sizes: dict[DynamicAxis, int] = {}
     for axis in subject.axes:
         if axis.name in ("time", "batch"):
             sizes[axis] = steps if axis.name == "time" else 1

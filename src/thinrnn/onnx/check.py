@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from thinrnn.errors import ExportError
-from thinrnn.onnx._trace.axes import Axis, resized, varied
+from thinrnn.onnx._trace.axes import DynamicAxis, resized, varied
 from thinrnn.onnx._trace.subject import Subject
 from thinrnn.onnx.runtime import Array, OnnxFile, difference
 
@@ -76,9 +76,9 @@ def _why_whole(subject: Subject) -> str:
     return f"{why}the model's Python code depends on sizes or values"
 
 
-def sizes_to_check(axes: list[Axis]) -> list[dict[Axis, int]]:
+def sizes_to_check(axes: list[DynamicAxis]) -> list[dict[DynamicAxis, int]]:
     """Return sizes for the axes: the example's, 1 and others, in several combinations."""
-    rounds: list[dict[Axis, int]] = []
+    rounds: list[dict[DynamicAxis, int]] = []
     for turn in range(5):
         sizes = {}
         for place, axis in enumerate(axes):

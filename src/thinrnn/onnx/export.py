@@ -13,7 +13,7 @@ from thinrnn import __version__
 from thinrnn._gates.attach import is_attached
 from thinrnn._model.copying import copy_module
 from thinrnn.errors import ExportError, GateError
-from thinrnn.onnx._trace.axes import Axis
+from thinrnn.onnx._trace.axes import DynamicAxis
 from thinrnn.onnx._trace.graph import Traced, trace
 from thinrnn.onnx._trace.streaming import states_of
 from thinrnn.onnx._trace.subject import Subject
@@ -138,7 +138,7 @@ def export_onnx(
     return _write(graph, Path(path), subject, kept, names)
 
 
-def _free(axes: list[Axis], which: int) -> dict[int, str]:
+def _free(axes: list[DynamicAxis], which: int) -> dict[int, str]:
     return {dim: axis.name for axis in axes for tensor, dim in axis.places if tensor == which}
 
 

@@ -19,7 +19,7 @@ MOST_TRIALS = 200
 
 
 @dataclass(frozen=True)
-class Axis:
+class DynamicAxis:
     """A size that the caller may choose, and the places where it occurs."""
 
     name: str
@@ -27,13 +27,13 @@ class Axis:
     places: tuple[Place, ...]
 
 
-def find_axes(tensors: Sequence[Tensor], shapes_at: Shapes) -> list[Axis]:
+def find_axes(tensors: Sequence[Tensor], shapes_at: Shapes) -> list[DynamicAxis]:
     """Return the axes of a model's inputs.
 
     An axis is the smallest set of places that can be made longer together so that some shape
     inside the model or of its outputs changes; or, if none does, the smallest that can be at all.
     """
-    axes: list[Axis] = []
+    axes: list[DynamicAxis] = []
     done: set[Place] = set()
     before = shapes_at(tensors)
     for place, size in _places(tensors):
@@ -41,23 +41,25 @@ def find_axes(tensors: Sequence[Tensor], shapes_at: Shapes) -> list[Axis]:
             continue
         found: tuple[Place, ...] | None = None
         for places in itertools.islice(_together(tensors, place, size, done), MOST_TRIALS):
-            after = shapes_at(resized(tensors, {Axis("", size, places): 2 * size}))
+            after = shapes_at(resized(tensors, {DynamicAxis("", size, places): 2 * size}))
             if after is not None and (found is None or after != before):
                 found = places
             if after is not None and after != before:
                 break
         if found is not None:
-            axes.append(Axis(f"axis{len(axes)}", size, found))
+            axes.append(DynamicAxis(f"axis{len(axes)}", size, found))
             done.update(found)
     return axes
 
 
-def named(axes: list[Axis], names: dict[int, str], sizes: dict[Axis, int]) -> list[Axis]:
+def named(
+    axes: list[DynamicAxis], names: dict[int, str], sizes: dict[DynamicAxis, int]
+) -> list[DynamicAxis]:
     """Return the axes with the names that belong to their present sizes.
 
     Two sequences of unequal length are two axes, "time" and "time_2".
     """
-    found: list[Axis] = []
+    found: list[DynamicAxis] = []
     for axis in axes:
         name = names.get(sizes[axis], axis.name)
         same = sum(other.name.partition("_")[0] == name for other in found)
@@ -66,13 +68,13 @@ def named(axes: list[Axis], names: dict[int, str], sizes: dict[Axis, int]) -> li
 
 
 def distinct_sizes(
-    axes: list[Axis], tensors: Sequence[Tensor], shapes_at: Shapes
-) -> dict[Axis, int]:
+    axes: list[DynamicAxis], tensors: Sequence[Tensor], shapes_at: Shapes
+) -> dict[DynamicAxis, int]:
     """Return sizes, all different and none of them 1, with which the model runs.
 
     A tracer treats sizes that are equal, or 1, as fixed by the model.
     """
-    sizes: dict[Axis, int] = {}
+    sizes: dict[DynamicAxis, int] = {}
     for axis in axes:
         for factor in range(2, 12):
             size = axis.size * factor
@@ -85,7 +87,7 @@ def distinct_sizes(
     return sizes
 
 
-def resized(tensors: Sequence[Tensor], sizes: dict[Axis, int]) -> list[Tensor]:
+def resized(tensors: Sequence[Tensor], sizes: dict[DynamicAxis, int]) -> list[Tensor]:
     """Return inputs with other sizes, made of the same values; lengths are scaled with them."""
     changed = list(tensors)
     for axis, size in sizes.items():

@@ -1,11 +1,11 @@
 """The states that a caller passes from chunk to chunk, and the models that have none."""
 
 from thinrnn.errors import ExportError
-from thinrnn.onnx._trace.axes import Axis
+from thinrnn.onnx._trace.axes import DynamicAxis
 from thinrnn.onnx._trace.layers import LayerCall, LayerCalls
 
 
-def states_of(calls: LayerCalls, axes: list[Axis]) -> dict[str, int]:
+def states_of(calls: LayerCalls, axes: list[DynamicAxis]) -> dict[str, int]:
     """Return the width of each state that the caller passes on."""
     if not calls.layers:
         raise ExportError(

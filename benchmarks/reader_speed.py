@@ -17,6 +17,7 @@ the models alternate, so that a noisy machine cannot favour one; medians are com
 
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +25,35 @@ import torch
 from torch import Tensor
 
 from benchmarks.record import Call, parser, write_record
-from thinrnn.lab.model_folder import read_table
+from thinrnn.lab.model_folder import read_file
 from thinrnn.lab.recipes.squad.answering import Answerer, Words, padded
+from thinrnn.lab.recipes.squad.evaluate import work
 from thinrnn.lab.recipes.squad.glove import read_glove
-from thinrnn.lab.recipes.squad.load import load_model, sizes, vector_size
+from thinrnn.lab.recipes.squad.load import ReaderFile, load_model, sizes, vector_size
 from thinrnn.lab.recipes.squad.model import BiDAF
 from thinrnn.lab.recipes.squad.prepare import find_files
 from thinrnn.lab.recipes.squad.reader import FastReader
 from thinrnn.lab.recipes.squad.reading import read_squad
 from thinrnn.lab.recipes.squad.tokens import split
-from thinrnn.lab.recipes.squad.workers import Shared
 from thinrnn.onnx import export_onnx
 from thinrnn.timing import benchmark
 
 Texts = tuple[list[str], list[str]]
 SMALL = [Path("results/models/squad-paper"), Path("results/models/squad-fast")]
+
+
+class Shared:
+    """A reader whose batches are shared by several workers, one thread each."""
+
+    def __init__(self, read: Callable[..., tuple[Tensor, Tensor]], workers: int) -> None:
+        self.read, self.workers = read, workers
+        self.pool = ThreadPoolExecutor(workers)  # threads that stay know what they have compiled
+
+    def __call__(self, words: Tensor, *texts: Tensor) -> tuple[Tensor, Tensor]:
+        parts = zip(*(text.chunk(self.workers) for text in texts), strict=True)
+        found = list(work(lambda part: self.read(words, *part), parts, self.pool))
+        start, end = (torch.cat(side) for side in zip(*found, strict=True))
+        return start, end
 
 
 def texts_of(path: Path, number: int) -> Texts:
@@ -130,8 +145,8 @@ def main() -> None:
     rows, vectors = read_glove(files.glove, words_used)
     loaded = {folder.name: load_model(folder, vectors) for folder in options.model}
     torch.manual_seed(0)
-    shape = read_table(first / "recipe.json")["model"]
-    dense = BiDAF(**{**shape, "six": tuple(shape["six"])}).eval()
+    shape = read_file(first / "recipe.json", ReaderFile).model
+    dense = BiDAF(**shape.model_dump(exclude_unset=True)).eval()
     dense.set_glove_(vectors)
     models: dict[str, Any] = {"dense": dense}
     models |= {name: one.model for name, one in loaded.items()}

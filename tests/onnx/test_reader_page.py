@@ -14,7 +14,7 @@ import torch
 from browser import Browser
 from browser_pages import MARKS, PAGES, open_browser, served, wait_for
 
-from thinrnn.lab.recipes.squad.ask import answer
+from thinrnn.lab.recipes.squad.answering import answer
 from thinrnn.lab.recipes.squad.load import save_model
 from thinrnn.lab.recipes.squad.model import BiDAF, best_spans
 from thinrnn.lab.recipes.squad.tokens import split
@@ -71,7 +71,7 @@ def program() -> ModuleType:
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A reader with random weights, so large that its answers depend on the question."""
     characters = tuple("etaoinshrdluETAOINS.,'“東👩 0123456789ß")
-    vocabulary = SquadVocabulary(TRAINED, characters)
+    vocabulary = SquadVocabulary(words=TRAINED, characters=characters)
     arguments = {
         "rows": vocabulary.rows,
         "characters": vocabulary.character_rows,

@@ -6,11 +6,15 @@ text ── tokens ── numbers of words; new words get a vector once ── r
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from thinrnn.lab.recipes.squad.model import best_spans
+from thinrnn.lab.recipes.squad.glove import find_glove, find_vectors, glove_size
+from thinrnn.lab.recipes.squad.load import load_model, vector_size
+from thinrnn.lab.recipes.squad.model import BiDAF, best_spans
 from thinrnn.lab.recipes.squad.reader import FastReader
 from thinrnn.lab.recipes.squad.tokens import split
 from thinrnn.lab.recipes.squad.vocabulary import SquadVocabulary, make_tables
@@ -81,14 +85,8 @@ class Answerer:
     @torch.inference_mode()
     def answer(self, contexts: Sequence[str], questions: Sequence[str]) -> list[Answer]:
         """Return one answer for each question about the context of the same place."""
-        spans = [split(text) for text in contexts]
-        tokens = [
-            [text[a:b] for a, b in found] for text, found in zip(contexts, spans, strict=True)
-        ]
-        asked = [[text[a:b] for a, b in split(text)] for text in questions]
-        for name, part in (("context", tokens), ("question", asked)):
-            if not all(part):
-                raise InputError(f"the {name} has no words: give some text.")
+        tokens = [words_of("context", text) for text in contexts]
+        asked = [words_of("question", text) for text in questions]
         rest = iter(self.words.number([word for one in (*tokens, *asked) for word in one]))
         numbers = [
             padded([list(islice(rest, len(one))) for one in part]) for part in (tokens, asked)
@@ -99,20 +97,58 @@ class Answerer:
             logits.softmax(-1).gather(1, place.unsqueeze(1)).squeeze(1)
             for logits, place in ((start, first), (end, last))
         ]
-        return [
-            Answer(text[found[i][0] : found[j][1]], found[i][0], found[j][1], p)
-            for text, found, i, j, p in zip(
-                contexts,
-                spans,
-                first.tolist(),
-                last.tolist(),
-                (sure[0] * sure[1]).tolist(),
-                strict=True,
-            )
-        ]
+        answers = []
+        found = (first.tolist(), last.tolist(), (sure[0] * sure[1]).tolist())
+        for text, i, j, p in zip(contexts, *found, strict=True):
+            spans = split(text)
+            (begin, _), (_, behind) = spans[i], spans[j]
+            answers.append(Answer(text[begin:behind], begin, behind, p))
+        return answers
+
+
+def words_of(name: str, text: str) -> list[str]:
+    """Return the tokens of a text; `name` says in an error which one has none."""
+    tokens = [text[a:b] for a, b in split(text)]
+    if not tokens:
+        raise InputError(f"the {name} has no words: give some text.")
+    return tokens
 
 
 def padded(texts: list[list[int]]) -> Tensor:
     """Return texts side by side, (B, T); behind the end of a text is 0."""
     longest = max(map(len, texts))
     return torch.tensor([text + [0] * (longest - len(text)) for text in texts])
+
+
+def glove_for(
+    folder: Path, *, glove: Path | None, data: Path | None, config: dict[str, Any] | None
+) -> Path:
+    """Return the GloVe file to use: the one given, or that of the data folder or of the run."""
+    if glove is not None:
+        return glove
+    if data is None:
+        if config is None:
+            raise InputError(f"{folder} holds no GloVe vectors: give --glove FILE, or --data DIR.")
+        data = Path(config["settings"]["data"])
+        if not data.is_dir():
+            raise InputError(f"the run's data, {data}, is not here: give --glove FILE.")
+    return find_glove(data / "glove", vector_size(folder))
+
+
+def answer(folder: Path, context: str, question: str, glove: Path) -> Answer:
+    """Return the part of a text that answers a question, by the model of a folder."""
+    wanted = vector_size(folder)
+    words = words_of("context", context) + words_of("question", question)
+    size = glove_size(glove)
+    if size != wanted:
+        raise InputError(
+            f"{glove} has vectors of {size} numbers, but the model was trained with {wanted}: "
+            "give the GloVe file of that size."
+        )
+    rows, vectors = find_vectors(glove, {word.lower() for word in words})
+    loaded = load_model(folder, vectors)
+    assert isinstance(loaded.model, BiDAF)
+    with torch.inference_mode():
+        known = Words(FastReader(loaded.model), loaded.vocabulary, rows, vectors)
+        (found,) = Answerer(known).answer([context], [question])
+    return found

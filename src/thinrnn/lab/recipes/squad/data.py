@@ -46,6 +46,10 @@ class Split:
     def question_lengths(self) -> Tensor:
         return self.question_bounds.diff()
 
+    def texts(self, spans: Tensor) -> list[str]:
+        """Return the texts of spans (Q, 2), one for each question."""
+        return [self.text(q, first, last) for q, (first, last) in enumerate(spans.tolist())]
+
     def text(self, question: int, first: int, last: int) -> str:
         """Return the text of a context from one token to another."""
         number = int(self.paragraph[question])

@@ -1,9 +1,9 @@
 """How well a model answers: its spans, EM, F1 and loss on a split."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -11,23 +11,14 @@ from torch import Tensor, nn
 
 from thinrnn.lab.recipes.squad.batches import Batches, by_length
 from thinrnn.lab.recipes.squad.data import Split
-from thinrnn.lab.recipes.squad.metrics import em_and_f1
 from thinrnn.lab.recipes.squad.model import best_spans
 from thinrnn.lab.recipes.squad.reader import FastReader
-from thinrnn.lab.recipes.squad.workers import work
 from thinrnn.lab.run.progress import Progress
 
 WORDS = 4096  # words whose vectors are made at once
+In = TypeVar("In")
+Out = TypeVar("Out")
 Arithmetic = Callable[[], contextlib.AbstractContextManager[None]]
-
-
-@dataclass(frozen=True)
-class Score:
-    """Exact match and F1 in per cent, and the mean loss of a question with a known span."""
-
-    em: float
-    f1: float
-    loss: float
 
 
 def span_loss(start: Tensor, end: Tensor, answer: Tensor, reduction: str = "mean") -> Tensor:
@@ -90,11 +81,6 @@ def read_spans(
     return found
 
 
-def texts_of(split: Split, spans: Tensor) -> list[str]:
-    """Return the texts of spans (Q, 2), one for each question."""
-    return [split.text(q, first, last) for q, (first, last) in enumerate(spans.tolist())]
-
-
 def distinct(values: Tensor) -> tuple[Tensor, Tensor]:
     """Return where each of the different values, in order, is first, and which of them one is.
 
@@ -107,15 +93,22 @@ def distinct(values: Tensor) -> tuple[Tensor, Tensor]:
     return first, inverse
 
 
-def score(
-    model: nn.Module,
-    split: Split,
-    batches: Batches,
-    *,
-    batch: int,
-    arithmetic: Arithmetic = contextlib.nullcontext,
-) -> Score:
-    """Return how well a model answers the questions of a split."""
-    found, loss = spans(model, batches, batch=batch, arithmetic=arithmetic)
-    em, f1 = em_and_f1(texts_of(split, found), split.references)
-    return Score(em, f1, loss)
+def work(
+    task: Callable[[In], Out], pieces: Iterable[In], pool: ThreadPoolExecutor
+) -> Iterator[Out]:
+    """Yield what a task gives for each piece, in their order; the task must hold no state.
+
+    Each worker has a piece and one thread: the steps of an LSTM are too small to be shared by
+    threads, which would wait for each other at every step.
+    """
+
+    def quiet(piece: In) -> Out:
+        with torch.inference_mode():  # each thread has a mode of its own
+            return task(piece)
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield from pool.map(quiet, pieces)
+    finally:
+        torch.set_num_threads(threads)

@@ -55,17 +55,9 @@ def export_model(
     about = {"recipe": "squad", **(metadata or {})}
     export = export_onnx(FromVectors(model), path, example(model), metadata=about)
     write_atomic(Path(path).parent / "words.txt", own_words(loaded))
-    vocabulary = loaded.vocabulary
-    write_json(
-        Path(path).parent / "vocabulary.json",
-        {
-            "word_length": vocabulary.word_length,
-            "padding": 0,
-            "unknown": 1,
-            "first": 2,
-            "characters": list(vocabulary.characters),
-        },
-    )
+    characters = loaded.vocabulary.model_dump(exclude={"words"})
+    numbers = {"padding": 0, "unknown": 1, "first": 2}
+    write_json(Path(path).parent / "vocabulary.json", {**numbers, **characters})
     return export
 
 

@@ -4,9 +4,8 @@
 """
 
 import contextlib
-import gzip
 import hashlib
-import zlib
+import io
 from collections.abc import Collection, Container, Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from thinrnn._files import cache_folder, write_safely
+from thinrnn.lab.recipes.squad.reading import unpacked
 from thinrnn.lab.run.errors import InputError, StorageError
 from thinrnn.lab.run.files import storage
 
@@ -38,15 +38,15 @@ def find_glove(folder: Path, size: int | None = None) -> Path:
     return fitting[0]
 
 
-def read_glove(path: Path, wanted: Container[str]) -> tuple[dict[str, int], Tensor]:
-    """Return the rows of the wanted words that the file has, and the vectors (rows, dimension)."""
+def read_glove(path: Path, wanted: Container[str] | None) -> tuple[dict[str, int], Tensor]:
+    """Return the rows of the wanted words, or of all, and the vectors (rows, dimension)."""
     rows: dict[str, int] = {}
     vectors: list[numpy.ndarray] = []
     size = glove_size(path)
     for number, line in enumerate(_lines(path), start=1):
         # Some words of the larger files hold blanks: the last `size` fields are the numbers.
         word, *numbers = line.rsplit(" ", size)
-        if word not in wanted or word in rows:
+        if (wanted is not None and word not in wanted) or word in rows:
             continue
         try:
             vectors.append(numpy.array(numbers, dtype=numpy.float32))
@@ -71,26 +71,11 @@ def glove_size(path: Path) -> int:
 
 def _lines(path: Path) -> Iterator[str]:
     try:
-        with (
-            gzip.open(path, "rt", encoding="utf-8")
-            if path.suffix == ".gz"
-            else open(path, encoding="utf-8") as file
-        ):
-            for line in file:
+        with unpacked(path) as file:
+            for line in io.TextIOWrapper(file, encoding="utf-8"):
                 yield line.rstrip("\n")
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist: check the path.") from None
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise InputError(f"{path} is cut off or damaged: fetch it again.") from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8 text: give GloVe's text format.") from None
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}.") from None
-
-
-class _All:
-    def __contains__(self, word: object) -> bool:
-        return True
 
 
 def find_vectors(path: Path, wanted: Collection[str]) -> tuple[dict[str, int], Tensor]:
@@ -98,7 +83,7 @@ def find_vectors(path: Path, wanted: Collection[str]) -> tuple[dict[str, int], T
     kept = cache_folder() / f"glove-{_key(path)}.safetensors"
     found = _look_up(kept, wanted)
     if found is None:
-        rows, vectors = read_glove(path, _All())
+        rows, vectors = read_glove(path, None)
         with contextlib.suppress(StorageError):  # it works without, only slower
             _keep(kept, rows, vectors)
         found = _chosen(list(rows), vectors, wanted)

@@ -7,19 +7,20 @@ model/model.safetensors, thinrnn.json    the weights and what was cut; no GloVe
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 import thinrnn
+from thinrnn._schema import Schema
 from thinrnn._surgery.save import Precision
 from thinrnn.errors import FolderError
 from thinrnn.lab.model_folder import built, load_weights, read_file, save_weights
 from thinrnn.lab.recipes.squad.batches import Batches
 from thinrnn.lab.recipes.squad.data import Types, encode
-from thinrnn.lab.recipes.squad.evaluate import read_spans, texts_of
-from thinrnn.lab.recipes.squad.files import ReaderFile, ReaderVocabularyFile
+from thinrnn.lab.recipes.squad.evaluate import read_spans
 from thinrnn.lab.recipes.squad.metrics import em_and_f1
 from thinrnn.lab.recipes.squad.model import BiDAF, example, weights_of
 from thinrnn.lab.recipes.squad.prepare import find_files
@@ -31,6 +32,27 @@ from thinrnn.lab.run.files import write_json
 from thinrnn.lab.run.progress import Progress
 
 EVAL_BATCH = 20
+Size = Annotated[int, Field(ge=1, le=10**7)]
+
+
+class ReaderArguments(Schema):
+    """The arguments of the dense model; what is not there has its default."""
+
+    rows: Size
+    characters: Size
+    vector: Size = 100
+    character: Size = 8
+    filters: Size = 100
+    width: Size = 5
+    hidden: Size | tuple[Size, Size] = 100
+    six: tuple[Size, Size, Size, Size, Size, Size] = (100,) * 6
+
+
+class ReaderFile(Schema):
+    """recipe.json."""
+
+    recipe: Literal["squad"]
+    model: ReaderArguments
 
 
 @dataclass(frozen=True)
@@ -54,20 +76,13 @@ def save_model(
 ) -> None:
     """Write a model with all that `load_model` needs; `arguments` build the dense model."""
     save_weights(model, folder, precision)
-    write_json(
-        folder / "vocabulary.json",
-        {
-            "word_length": vocabulary.word_length,
-            "characters": list(vocabulary.characters),
-            "words": list(vocabulary.words),
-        },
-    )
+    write_json(folder / "vocabulary.json", vocabulary.model_dump())
     write_json(folder / "recipe.json", {"recipe": "squad", "model": arguments})
 
 
 def read_vocabulary(folder: Path) -> SquadVocabulary:
     """Return what the model of a folder knows of words."""
-    return read_file(folder / "vocabulary.json", ReaderVocabularyFile).vocabulary()
+    return read_file(folder / "vocabulary.json", SquadVocabulary)
 
 
 def vector_size(folder: Path) -> int:
@@ -86,7 +101,7 @@ def load_model(folder: str | Path, glove: Tensor | None = None) -> LoadedReader:
             f"{vocabulary.character_rows} characters, but recipe.json says {recipe.model.rows} and "
             f"{recipe.model.characters}."
         )
-    model = built(lambda: BiDAF(**recipe.arguments()), folder)
+    model = built(lambda: BiDAF(**recipe.model.model_dump(exclude_unset=True)), folder)
     if glove is not None:
         model.set_glove_(glove)
     return LoadedReader(load_weights(model, folder).eval(), vocabulary)
@@ -119,13 +134,8 @@ def score_model(
     assert isinstance(loaded.model, BiDAF)
     reader = FastReader(loaded.model.to(device))
     spans = read_spans(reader, split, batches, batch=EVAL_BATCH, progress=progress)
-    em, f1 = em_and_f1(texts_of(split, spans), split.references)
-    return {
-        "em": em,
-        "f1": f1,
-        "questions": len(split),
-        **sizes(loaded.model.cpu()),
-    }
+    em, f1 = em_and_f1(split.texts(spans), split.references)
+    return {"em": em, "f1": f1, "questions": len(split), **sizes(loaded.model.cpu())}
 
 
 def sizes(model: nn.Module) -> dict[str, int]:

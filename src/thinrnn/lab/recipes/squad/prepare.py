@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from thinrnn._files import cache_folder, write_safely
-from thinrnn.lab.data.corpora import Corpus, digest
+from thinrnn.lab.data.corpora import digest
 from thinrnn.lab.recipes.squad.batches import Batches, Inputs
 from thinrnn.lab.recipes.squad.data import Split, Types, encode
 from thinrnn.lab.recipes.squad.glove import find_glove, read_glove
@@ -158,9 +158,7 @@ def write_cache(path: Path, prepared: Prepared) -> None:
     """Write prepared data so that it is there whole or not at all."""
     tensors = {f"tables.{f.name}": getattr(prepared.tables, f.name) for f in fields(Tables)}
     texts: dict[str, Any] = {
-        "words": prepared.vocabulary.words,
-        "characters": prepared.vocabulary.characters,
-        "word_length": prepared.vocabulary.word_length,
+        **prepared.vocabulary.model_dump(),
         "notes": prepared.notes,
         "fingerprint": prepared.fingerprint,
     }
@@ -188,27 +186,8 @@ def read_cache(path: Path, key: str) -> Prepared | None:
             Split(**{f.name: (tensors | texts)[f"{part}.{f.name}"] for f in fields(Split)})
             for part in ("train", "dev")
         )
-        vocabulary = SquadVocabulary(
-            tuple(texts["words"]), tuple(texts["characters"]), texts["word_length"]
-        )
+        vocabulary = SquadVocabulary.model_validate(texts, strict=False)
         tables = Tables(**{f.name: tensors[f"tables.{f.name}"] for f in fields(Tables)})
     except (OSError, SafetensorError, ValueError, KeyError, TypeError):
         return None  # it is made again
     return Prepared(vocabulary, tables, train, dev, tuple(texts["notes"]), key)
-
-
-def texts_in(folder: Path, name: str = "") -> dict[str, str]:
-    """Return the settings for a folder that holds squad/ and glove/."""
-    find_files(folder)
-    return {"data": str(folder)}
-
-
-def find_texts(folder: Path) -> dict[str, Path]:
-    """Return the folder, if it holds what a model is measured on."""
-    find_files(folder, train=False)
-    return {"data": folder}
-
-
-def corpus_of(fingerprint: str) -> Corpus | None:
-    """Return None: `thinrnn data` does not download SQuAD and GloVe."""
-    return None

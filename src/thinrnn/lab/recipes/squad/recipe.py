@@ -9,17 +9,14 @@ from torch import Tensor, nn
 
 from thinrnn._surgery.save import Precision
 from thinrnn.lab.device.arithmetic import arithmetic
-from thinrnn.lab.recipes.squad import export, prepare
-from thinrnn.lab.recipes.squad.ask import answer, glove_for
+from thinrnn.lab.recipes.squad import prepare
+from thinrnn.lab.recipes.squad.answering import answer, glove_for
 from thinrnn.lab.recipes.squad.batches import Batches, shuffled, usable
 from thinrnn.lab.recipes.squad.calibrate import calibrate
-from thinrnn.lab.recipes.squad.evaluate import score, span_loss
-from thinrnn.lab.recipes.squad.load import (
-    load_model,
-    save_model,
-    score_model,
-    sizes,
-)
+from thinrnn.lab.recipes.squad.evaluate import span_loss, spans
+from thinrnn.lab.recipes.squad.export import export_model
+from thinrnn.lab.recipes.squad.load import load_model, save_model, score_model, sizes
+from thinrnn.lab.recipes.squad.metrics import em_and_f1
 from thinrnn.lab.recipes.squad.model import ENCODER, SIX, BiDAF
 from thinrnn.lab.recipes.squad.prepare import Prepared
 from thinrnn.lab.recipes.squad.selection import find_plan
@@ -152,15 +149,15 @@ class SquadRecipe:
     ) -> list[Measurement]:
         device = next(model.parameters()).device
         precision = "float32" if final else settings.precision
-        reached = score(
+        found, loss = spans(
             model,
-            data.dev,
             data.dev_batches(device),
             batch=settings.eval_batch,
             arithmetic=lambda: arithmetic(precision, device),
         )
-        found = {"f1": reached.f1, "em": reached.em, "valid_loss": reached.loss}
-        return [Measurement(name, value, self.metrics[name]) for name, value in found.items()]
+        em, f1 = em_and_f1(data.dev.texts(found), data.dev.references)
+        measured = {"f1": f1, "em": em, "valid_loss": loss}
+        return [Measurement(name, value, self.metrics[name]) for name, value in measured.items()]
 
     def save(
         self,
@@ -177,14 +174,22 @@ class SquadRecipe:
     ) -> dict[str, tuple[Callable[..., Any], float]]:
         return {}  # benchmarks/reader_speed.py times readers in ONNX Runtime
 
+    def texts_in(self, folder: Path, corpus: str) -> dict[str, str]:
+        prepare.find_files(folder)
+        return {"data": str(folder)}
+
+    def find_texts(self, folder: Path) -> dict[str, Path]:
+        prepare.find_files(folder, train=False)
+        return {"data": folder}
+
+    def corpus_of(self, fingerprint: str) -> None:
+        return None  # `thinrnn data` does not download SQuAD and GloVe
+
     load = staticmethod(load_model)
     sizes = staticmethod(sizes)
     score = staticmethod(score_model)
     calibrate = staticmethod(calibrate)
-    export = staticmethod(export.export_model)
-    texts_in = staticmethod(prepare.texts_in)
-    find_texts = staticmethod(prepare.find_texts)
-    corpus_of = staticmethod(prepare.corpus_of)
+    export = staticmethod(export_model)
     glove_for = staticmethod(glove_for)
     answer = staticmethod(answer)
 

@@ -11,23 +11,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Annotated
 
 import numpy
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from thinrnn._schema import Schema
 from thinrnn.lab.recipes.squad.glove import find_vectors
 
 PAD, UNKNOWN, FIRST = 0, 1, 2
 
 
-@dataclass(frozen=True)
-class SquadVocabulary:
+class SquadVocabulary(Schema):
     """The words with trained rows, in lower case, and the characters; numbered from 2 on."""
 
-    words: tuple[str, ...]
+    word_length: Annotated[int, Field(ge=1, le=1000)] = 16  # characters of a word that are read
     characters: tuple[str, ...]
-    word_length: int = 16  # characters of a word that are read
+    words: tuple[str, ...]
 
     @property
     def rows(self) -> int:
@@ -70,8 +72,8 @@ def make_vocabulary(
             characters[character] += count
     known = set(glove)
     return SquadVocabulary(
-        _frequent({w: n for w, n in lower.items() if w not in known}, more_than),
-        _frequent(characters, characters_more_than),
+        words=_frequent({w: n for w, n in lower.items() if w not in known}, more_than),
+        characters=_frequent(characters, characters_more_than),
     )
 
 

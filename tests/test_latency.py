@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 import thinrnn
 from thinrnn._gates.attach import attached
-from thinrnn._penalties.target import read_milliseconds
+from thinrnn._penalties.limits import read_milliseconds
 from thinrnn.errors import TargetError
 from thinrnn.latency import non_negative_least_squares
 from thinrnn.timing import Timing

@@ -30,7 +30,8 @@ from thinrnn._gates.sizes import Sizes
 from thinrnn._model.copying import copy_module
 from thinrnn._model.isolation import run
 from thinrnn._model.tree import call_arguments, tensors_in
-from thinrnn._penalties.target import Limits, Masks, read_limits, select_neurons
+from thinrnn._penalties.limits import Limits, read_limits
+from thinrnn._penalties.selection import Masks, select_neurons
 from thinrnn._surgery.compact import compact
 from thinrnn._surgery.verify import verify
 from thinrnn.errors import CalibrationError, TargetError

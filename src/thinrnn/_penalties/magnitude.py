@@ -5,7 +5,8 @@ from torch import nn
 from thinrnn._gates.attach import attach_, attached
 from thinrnn._gates.estimators import Fixed
 from thinrnn._penalties.group_lasso import norms
-from thinrnn._penalties.target import read_limits, select_neurons
+from thinrnn._penalties.limits import read_limits
+from thinrnn._penalties.selection import select_neurons
 from thinrnn.plan import Plan
 
 

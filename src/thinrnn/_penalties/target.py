@@ -10,9 +10,8 @@ target         ╰────────────────────�
 
 import itertools
 import math
-import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, Protocol, get_args
 
 import torch
@@ -20,25 +19,17 @@ from torch import Tensor, nn
 
 from thinrnn._gates.attach import attached
 from thinrnn._gates.attached import Attached
-from thinrnn._gates.sizes import Sizes, What
+from thinrnn._gates.sizes import What
 from thinrnn._penalties.group_lasso import norms
+from thinrnn._penalties.limits import Limits, Size, absolute, listed, read_limits, read_milliseconds
+from thinrnn._penalties.selection import Masks, select_by_worth
 from thinrnn.errors import TargetError
 
 WARM_UP = 0.1  # part of the steps in which nothing closes: gates learn what they are worth
-THRIFT = 0.5  # how much the cost of a neuron counts against its rank in its group
 LOOKS = 200  # how often, over the steps, the neurons are selected anew
-COST_MIXES = 8  # with two limits: ways to weigh the two costs of a neuron that are tried
-ENOUGH = 0.99  # of both limits
-FILL = 200  # neurons that are tried for what is left of the limit
 START_SPREAD = 1.0  # standard deviation of `log_alpha` where scores give its start
 LEARNED = 0.5  # gates that moved less, relative to their random start, have learned nothing
 
-MOST_LIMITS = 2
-MILLISECONDS = {"us": 1e-3, "µs": 1e-3, "ms": 1.0, "s": 1e3}
-
-Masks = dict[str, Tensor]  # group -> True for each neuron that stays
-Limits = dict[What, float]  # parameters, mult-adds, milliseconds: one of them or two
-Size = float | Sequence[float]  # a fraction or a number; or several, to stop at each
 Score = Literal["gates", "random", "magnitude"]  # what ranks the neurons of a group
 
 
@@ -148,7 +139,7 @@ class Target:
         if latency is not None and on is not None:
             milliseconds = read_milliseconds(latency)
             self.sizes = self.sizes.with_latency(*on.fit(self.gated, milliseconds))
-        given: dict[What, list[float]] = {"params": _listed(params), "macs": _listed(macs)}
+        given: dict[What, list[float]] = {"params": listed(params), "macs": listed(macs)}
         last = {what: sizes[-1] for what, sizes in given.items() if sizes}
         self.full, self.goal = read_limits(self.sizes, latency=milliseconds, **last)
         self.steps = steps
@@ -282,7 +273,7 @@ class Target:
         if len(sizes) > 1 and len(self.goal) > 1:
             raise TargetError("give several sizes of params or of macs, without another limit.")
         full, goal = self.full[what], self.goal[what]
-        limits = [_absolute(size, full) for size in sizes]
+        limits = [absolute(size, full) for size in sizes]
         falling = all(low < high for high, low in itertools.pairwise([full, *limits]))
         if len(sizes) > 1 and not falling:
             raise TargetError(f"{what}={sizes}: give the sizes in falling order.")
@@ -355,162 +346,15 @@ class Target:
         return worth
 
     def _select(self, limit: Limits, *, open_first: bool = False) -> Masks:
-        """Return which present neurons are worth most within a limit.
-
-        With two limits, the costs of a neuron are weighed so that both limits are used up, as far
-        as they can be.
-        """
-        sizes = self.sizes
-        first, *others = limit
-        low, high, most_used = 0.0, 1.0, -1.0
-        for _ in range(COST_MIXES if others else 1):
-            mix = (low + high) / 2
-            weight = {first: mix, **dict.fromkeys(others, 1 - mix)}
-            found = select_neurons(sizes, self._scores(limit, weight, open_first), limit)
-            present = {name: mask.double() for name, mask in found.items()}
-            used = {w: float(sizes.total(present, w)) / most for w, most in limit.items()}
-            if min(used.values()) > most_used:
-                most_used, best = min(used.values()), found
-            if most_used > ENOUGH:
-                break
-            # the limit that is reached decides what is closed: its cost has to count for more
-            low, high = (mix, high) if used[first] == max(used.values()) else (low, mix)
-        return {name: mask[self.gated.gates[name].origin.cpu()] for name, mask in best.items()}
-
-    def _scores(self, limit: Limits, weight: Limits, open_first: bool) -> dict[str, Tensor]:
-        """Return what each original neuron is worth for the part of the limits that it takes."""
-        costs = self._costs(limit, weight)
-        usual = torch.cat(list(costs.values())).log().mean()
-        scores = {}
-        for name, worth in self._present_worth().items():
-            gate = self.gated.gates[name]
-            rank = (worth - worth.mean()) / worth.std().clamp(min=1e-9)
-            score = (rank - THRIFT * (costs[name].log() - usual)).nan_to_num(0.0)
-            if open_first:
-                score[gate.origin[gate.value <= 0].cpu()] -= 1e6
-            is_removed = torch.ones(len(worth), dtype=torch.bool)
-            is_removed[gate.origin.cpu()] = False
-            scores[name] = score.masked_fill(is_removed, -1e9)
-        return scores
-
-    def _costs(self, limit: Limits, weight: Limits) -> dict[str, Tensor]:
-        """Return which part of what is allowed a neuron of each group takes."""
-        parts = [
-            (self.sizes.neuron_costs(what, most), weight[what]) for what, most in limit.items()
-        ]
-        return {
-            name: torch.stack([costs[name] * share for costs, share in parts]).sum(0)
-            for name in self.sizes.groups
-        }
-
-
-def _listed(size: Size | None) -> list[float]:
-    """Return the sizes on the way, the last one last."""
-    if size is None:
-        return []
-    return [size] if isinstance(size, int | float) else list(size)
-
-
-def _absolute(size: float, full: float) -> float:
-    return size * full if 0 < size <= 1 else float(size)
-
-
-def read_limits(
-    sizes: Sizes,
-    *,
-    params: float | None = None,
-    macs: float | None = None,
-    latency: float | None = None,
-) -> tuple[Limits, Limits]:
-    """Return the full sizes and the sizes to end with, of whatever is limited."""
-    given: dict[What, float | None] = {"params": params, "macs": macs, "latency": latency}
-    wanted = {what: size for what, size in given.items() if size is not None}
-    if not wanted:
-        raise TargetError("give params= or macs= or both: a fraction up to 1, or a number.")
-    if len(wanted) > MOST_LIMITS:
-        raise TargetError("give two of params=, macs= and latency= at most.")
-    one_each = {name: _one_of(size) for name, size in sizes.groups.items()}
-    full: Limits = {}
-    goal: Limits = {}
-    for what, size in wanted.items():
-        full[what] = float(sizes.total(sizes.all_present(), what))
-        limit = float(size) if what == "latency" else _absolute(size, full[what])
-        smallest = float(sizes.total(one_each, what))
-        if not smallest <= limit:
-            raise TargetError(_cannot_be_met(what, size, smallest, full[what]))
-        goal[what] = min(limit, full[what])
-    return full, goal
-
-
-def read_milliseconds(text: str) -> float:
-    """Return a time such as "2 ms" in milliseconds."""
-    found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:e-?[0-9]+)?)\s*(us|µs|ms|s)\s*", str(text))
-    if not found or not float(found[1]) > 0:
-        raise TargetError(f"latency={text!r}: write a number and a unit, as in '2 ms' or '350 us'.")
-    return float(found[1]) * MILLISECONDS[found[2]]
-
-
-def _cannot_be_met(what: What, size: float, smallest: float, full: float) -> str:
-    if what == "latency":
-        return (
-            f"latency='{size:g} ms' cannot be met: with one neuron left in each group a call "
-            f"still takes about {smallest:.3g} of {full:.3g} ms. Allow more, or gate more groups."
+        """Return which present neurons are worth most within a limit."""
+        gates = self.gated.gates
+        present = {name: gate.origin.cpu() for name, gate in gates.items()}
+        closed = {name: present[name][(gate.value <= 0).cpu()] for name, gate in gates.items()}
+        chosen = select_by_worth(
+            self.sizes,
+            self._present_worth(),
+            limit,
+            present=present,
+            last=closed if open_first else {},
         )
-    return (
-        f"{what}={size:g} cannot be met: with one neuron left in each group the model still has "
-        f"{smallest:,.0f} of {full:,.0f} {what}. Allow more, or gate more groups."
-    )
-
-
-def select_neurons(
-    sizes: Sizes, scores: dict[str, Tensor], limits: Limits, *, least: float = 0.25
-) -> Masks:
-    """Return the neurons with the highest scores whose size is within the limits.
-
-    Each group keeps `least` of the share that it would have if all groups shrank alike, and one
-    neuron in any case, so that no group collapses.
-    """
-    everybody = sizes.all_present()
-    share = min(limit / float(sizes.total(everybody, what)) for what, limit in limits.items())
-    for part in (least * share, 0.0):
-        found = _best(sizes, scores, limits, part)
-        if found is not None:
-            return found
-    wanted = " and ".join(f"{what} {limit:,.6g}" for what, limit in limits.items())
-    raise TargetError(f"no choice of neurons has at most {wanted}.")
-
-
-def _best(sizes: Sizes, scores: dict[str, Tensor], limits: Limits, part: float) -> Masks | None:
-    """Return the selection in which each group keeps `part` of its neurons in any case."""
-    score = torch.cat([scores[name].double() for name in sizes.groups])  # (N,)
-    stays = torch.zeros(len(score), dtype=torch.bool)
-    first = 0
-    for name, size in sizes.groups.items():
-        order = torch.argsort(scores[name].double(), descending=True, stable=True)
-        stays[first + order[: max(1, math.floor(part * size))]] = True
-        first += size
-    rest = (~stays).nonzero().flatten()
-    ranked = rest[torch.argsort(score[rest], descending=True, stable=True)]
-    now = sizes.lengths(stays.double())  # (A,)
-    if not bool(_fits(sizes, now, limits)):
-        return None
-    # the size after each further neuron, all at once
-    lengths = now + sizes.counts[ranked].cumsum(0)  # (n, A)
-    fitting = int(_fits(sizes, lengths, limits).sum())
-    stays[ranked[:fitting]] = True
-    now = lengths[fitting - 1] if fitting else now
-    for neuron in ranked[fitting : fitting + FILL].tolist():  # the next best may be too large,
-        more = now + sizes.counts[neuron]  # but a smaller one behind it fits
-        if bool(_fits(sizes, more, limits)):
-            stays[neuron], now = True, more
-    return dict(zip(sizes.groups, stays.split(list(sizes.groups.values())), strict=True))
-
-
-def _fits(sizes: Sizes, lengths: Tensor, limits: Limits) -> Tensor:
-    """Return, for each row of lengths, whether a model of these lengths is within the limits."""
-    inside = (sizes.size_of(lengths, what) <= limit for what, limit in limits.items())
-    return torch.stack(list(inside)).all(0)
-
-
-def _one_of(size: int) -> Tensor:
-    return torch.nn.functional.one_hot(torch.tensor(0), size).double()
+        return {name: mask[present[name]] for name, mask in chosen.items()}

@@ -1,170 +1,124 @@
 """When is training worth it? One-shot pruning of a trained model against gates that learn.
 
     thinrnn train demo --set phases=dense --out runs/dense
-    thinrnn train demo --set phases=gated --set target_params=none --set target_macs=0.5 \\
-        --set teacher=runs/dense/dense --out runs/gated-50        # one run for each size
-    python -m benchmarks.one_shot runs/dense --gated runs/gated-*
+    python -m benchmarks.one_shot runs/dense --out results/calibration/one-shot-demo.json
 
-It takes the run of any recipe: `ptb-dense` and `squad-dense` work as well. For each size, each
-score, with and without refitting, the model is measured as pruned and after one epoch of training.
-"taylor" uses the loss of the training, the other scores no labels.
+It takes the run of any recipe with a dense model: `ptb-dense-ntasgd` and `squad-dense` work as
+well. Each size, score, with and without refitting, is a cell: the model as pruned, and after some
+more steps of training. Then one training with gates, from the same weights, stops at each of the
+sizes; each of its models gets the same steps at the end. The default one-shot models are also
+trained for as many steps as the gates had.
+
+The file is written after each cell; the same command goes on where it was interrupted. "taylor"
+uses the loss of the outputs' own best guess, the other scores no labels. `python -m tools.results`
+draws the figure.
 """
 
-import math
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from benchmarks.record import parser, write_record
-from thinrnn._calibration.prune import Calibration
+from benchmarks.trained_run import TrainedRun, going_on
 from thinrnn._model.copying import copy_module
-from thinrnn._model.tree import map_tensors
-from thinrnn.lab import recipes
-from thinrnn.lab.recipes.optimizer import make_optimizer
-from thinrnn.lab.run import RunFolder
-from thinrnn.lab.run.progress import Silent
 
-SCORES = ("magnitude", "activation", "taylor", "reconstruct")
-LR_PART = 0.2  # of the run's learning rate, at the beginning of the epoch
-
-
-class OneShot:
-    """A trained model of a run, and what prunes, trains and measures it."""
-
-    def __init__(self, run: RunFolder, calls: int) -> None:
-        self.recipe = recipes.recipe(run.config["recipe"])
-        self.settings = self.recipe.settings(**run.config["settings"])
-        progress = Silent()
-        self.data = self.recipe.load_data(self.settings, progress)
-        device = torch.device("cpu")
-        self.batches = self.recipe.batches(self.settings, self.data, "dense", device, run, progress)
-        self.epoch, _ = self.recipe.steps(self.settings, self.data, "dense")
-        self.model, plan, self.calls = self.recipe.calibrate(
-            run.path / "dense", None, config=run.config, calls=calls, progress=progress
-        )
-        self.calibration = Calibration(self.model, self.calls, plan=plan)
-
-    def measure(self, model: nn.Module) -> float:
-        """Return the headline metric."""
-        return self.recipe.evaluate(self.settings, model, self.data)[0].value
-
-    def loss(self, output: Any, call: Any) -> Tensor:
-        """Return a loss of calibration calls: that of the outputs' own best guess where unlabelled.
-
-        Language models predict the next token of the call; readers the span that they found.
-        """
-        logits = output[0] if isinstance(output, tuple) else output
-        if logits.dim() == 3:  # (T, B, V)
-            return nn.functional.cross_entropy(logits[:-1].flatten(0, 1), call[1:].flatten())
-        start, end = output
-        spans = ((side, side.argmax(-1).detach()) for side in (start, end))
-        return sum(nn.functional.cross_entropy(side, best) for side, best in spans)
-
-    def train_(self, model: nn.Module, steps: int) -> nn.Module:
-        """Train a model for some steps at a falling rate, as the run did, without gates."""
-        optimizer = make_optimizer(self.settings, model)
-        state: Any = None
-        model.train()
-        for step in range(steps):
-            falling = 0.5 * (1 + math.cos(math.pi * step / steps))
-            optimizer.set_lr(LR_PART * self.settings.lr * falling)
-            optimizer.zero_grad(set_to_none=True)
-            loss, state = self.recipe.step(self.settings, model, self.batches.batch(step), state)
-            loss.backward()
-            if self.settings.clip:
-                nn.utils.clip_grad_norm_(optimizer.weights, self.settings.clip)
-            optimizer.step()
-            state = map_tensors(state, Tensor.detach)
-        return model.eval()
+SCORES = ("reconstruct", "activation", "taylor", "magnitude")
+DEFAULT = ("reconstruct", True)  # score, refitted
+OF_A_CELL = ("macs", "score", "refitted")
 
 
 def main() -> None:
-    arguments = parser(__doc__, "../calibration/one-shot-cpu.json")
+    arguments = parser(__doc__, "../calibration/one-shot.json")
     arguments.add_argument("run", type=Path, help="a run folder with a dense model")
-    arguments.add_argument("--gated", type=Path, nargs="*", default=[], help="runs with gates")
     arguments.add_argument("--macs", type=float, nargs="+", default=[0.75, 0.5, 0.25, 0.1])
     arguments.add_argument("--scores", nargs="+", default=SCORES, choices=SCORES)
     arguments.add_argument("--calls", type=int, default=20, help="calibration batches")
     arguments.add_argument("--steps", type=int, help="of training; default: one epoch")
+    arguments.add_argument("--gate-steps", type=int, help="of gates; default: four times as many")
+    arguments.add_argument("--dropout", type=float, help="in these trainings; default: the run's")
     options = arguments.parse_args()
     torch.manual_seed(0)
-    run = RunFolder(options.run)
-    shot = OneShot(run, options.calls)
-    metric, better = next(iter(shot.recipe.metrics.items()))
-    dense = shot.measure(shot.model)
-    full = shot.recipe.sizes(shot.model)["macs"]
-    print(f"dense  {metric} {dense:.2f}", flush=True)
-    steps = options.steps or shot.epoch
-    rows = []
-    trained = shot.measure(shot.train_(copy_module(shot.model), steps))
-    for part in options.macs:
-        for score in options.scores:
-            for refitted in (False, True):
-                small = shot.calibration.prune(
-                    macs=part, score=score, loss=shot.loss, refitted=refitted
-                )
-                row = {"macs": part, "score": score, "refitted": refitted}
-                row |= {"real_macs": shot.recipe.sizes(small)["macs"] / full}
-                row |= {"pruned": shot.measure(small)}
-                row |= {"trained": shot.measure(shot.train_(small, steps))}
-                rows.append(row)
-                print(
-                    f"{part:.0%} {score:<12}{'refitted' if refitted else 'dropped':<9}"
-                    f"{row['pruned']:9.2f}  after {steps} steps {row['trained']:9.2f}",
-                    flush=True,
-                )
-    gated = []
-    for folder in options.gated:
-        summary = RunFolder(folder).summary("small")
-        if summary is None:
-            print(f"{folder} has no small model yet, so it is left out")
+    clock = time.perf_counter()
+    run = TrainedRun(options.run, calls=options.calls, dropout=options.dropout)
+    steps = options.steps or run.epoch
+    gate_steps = options.gate_steps or 4 * steps
+    dense = run.measure(run.model)
+    print(f"dense  {run.metric} {dense:.2f}  ({time.perf_counter() - clock:.0f} s)", flush=True)
+    found: dict[str, Any] = {"one_shot": [], "gates": [], "as_long": []}
+    found = going_on(options, dense, ("calls", "steps", "gate_steps", "dropout"), found)
+
+    def write() -> None:
+        write_record(
+            "one-shot pruning against learned gates",
+            options,
+            device=run.device.type,
+            model=run.facts(),
+            dense=dense,
+            steps=steps,
+            gate_steps=gate_steps,
+            epoch_steps=run.epoch,
+            **found,
+        )
+
+    if "dense_trained" not in found:
+        found["dense_trained"] = run.measure(run.train_(copy_module(run.model), steps))
+        write()
+    for row in cells(options.macs, options.scores):
+        if any(all(row[k] == old[k] for k in OF_A_CELL) for old in found["one_shot"]):
             continue
-        gated.append({"real_macs": summary["macs"] / full, "trained": summary[metric]})
-    found = {"dense": dense, "dense_trained": trained, "one_shot": rows, "gated": gated}
-    draw(found, metric, better == "lower", options.out.with_suffix(".svg"))
-    write_record(
-        "one-shot pruning against learned gates",
-        options,
-        metric=metric,
-        training_steps=steps,
-        calibration_calls=len(shot.calls),
-        model={"preset": run.config["preset"], "macs": full, "recipe": run.config["recipe"]},
-        **found,
+        clock = time.perf_counter()
+        small = run.calibration.prune(
+            macs=row["macs"], score=row["score"], loss=run.loss, refitted=row["refitted"]
+        )
+        row |= {"real_macs": run.macs(small) / run.full, "pruned": run.measure(small)}
+        row |= {"trained": run.measure(run.train_(small, steps))}
+        row |= {"seconds": round(time.perf_counter() - clock, 1)}
+        found["one_shot"].append(row)
+        say(row, run.metric)
+        write()
+    if not found["gates"]:
+        clock = time.perf_counter()
+        for size, done, small in run.gated(sorted(options.macs, reverse=True), gate_steps):
+            row = {"macs": size, "real_macs": run.macs(small) / run.full, "gate_steps": done}
+            row |= {"pruned": run.measure(small), "trained": run.measure(run.train_(small, steps))}
+            row |= {"seconds": round(time.perf_counter() - clock, 1)}
+            found["gates"].append(row)
+            say(row | {"score": "learned gates"}, run.metric)
+        write()
+    for gate in found["gates"]:
+        if any(row["macs"] == gate["macs"] for row in found["as_long"]):
+            continue
+        score, refitted = DEFAULT
+        small = run.calibration.prune(macs=gate["macs"], score=score, refitted=refitted)
+        row = {"macs": gate["macs"], "real_macs": run.macs(small) / run.full}
+        row |= {"steps": gate["gate_steps"] + steps}
+        row |= {
+            "pruned": run.measure(small),
+            "trained": run.measure(run.train_(small, row["steps"])),
+        }
+        found["as_long"].append(row)
+        say(row | {"score": "as long"}, run.metric)
+        write()
+
+
+def cells(sizes: list[float], scores: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield all cells, those of the default first."""
+    for score in scores:
+        for refitted in (True, False):
+            for part in sizes:
+                yield {"macs": part, "score": score, "refitted": refitted}
+
+
+def say(row: dict[str, Any], metric: str) -> None:
+    name = row["score"] + {True: ", refitted", False: ", dropped", None: ""}[row.get("refitted")]
+    print(
+        f"{row['macs']:.0%} {name:<24}{metric} {row['pruned']:.2f}, trained {row['trained']:.2f}"
+        + (f"  ({row['seconds']} s)" if "seconds" in row else ""),
+        flush=True,
     )
-
-
-def draw(found: dict[str, Any], metric: str, is_lower: bool, path: Path) -> None:
-    """Draw the metric over the mult-adds: as pruned on the left, after training on the right."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    rows = found["one_shot"]
-    for axes, key, title in ((left, "pruned", "as pruned"), (right, "trained", "after training")):
-        for score in dict.fromkeys(row["score"] for row in rows):
-            colour = None
-            for refitted in (True, False):
-                line = [r for r in rows if r["score"] == score and r["refitted"] == refitted]
-                x, y = [100 * r["real_macs"] for r in line], [r[key] for r in line]
-                name = f"{score}, refitted" if refitted else f"{score}, dropped"
-                (drawn,) = axes.plot(x, y, "o-" if refitted else "x:", color=colour, label=name)
-                colour = drawn.get_color()
-        if key == "trained" and found["gated"]:
-            line = sorted(found["gated"], key=lambda row: -row["real_macs"])
-            x, y = [100 * r["real_macs"] for r in line], [r["trained"] for r in line]
-            axes.plot(x, y, "ks-", label="gates that learn")
-        axes.axhline(found["dense"], color="grey", linewidth=1)
-        axes.set(xlabel="mult-adds, % of the dense model", ylabel=metric.replace("_", " "))
-        axes.set_title(title)
-        if is_lower:
-            axes.set_yscale("log")
-        axes.set_xlim(102, 0)
-        axes.grid(alpha=0.3, which="both")
-    right.legend(fontsize=7)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,144 @@
+"""A run with a dense model, and what prunes, trains and measures that model again."""
+
+import argparse
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import thinrnn
+from thinrnn._calibration.prune import Calibration
+from thinrnn._model.copying import copy_module
+from thinrnn._model.tree import map_tensors
+from thinrnn.lab import recipes
+from thinrnn.lab.recipes.optimizer import make_optimizer
+from thinrnn.lab.run import RunFolder
+from thinrnn.lab.run.progress import Silent
+from tools.results.paths import without_paths
+
+LR_PART = 0.2  # of the run's learning rate, at the beginning of a training
+
+
+class TrainedRun:
+    """The dense model of a run of any recipe.
+
+    Args:
+        folder: The run.
+        calls: Calibration batches.
+        dropout: In trainings from here on; None: the run's.
+    """
+
+    def __init__(self, folder: Path, *, calls: int, dropout: float | None) -> None:
+        torch.set_float32_matmul_precision("high")
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.run = run = RunFolder(folder)
+        self.recipe = recipes.recipe(run.config["recipe"])
+        self.settings = self.recipe.settings(**run.config["settings"])
+        if dropout is not None:
+            self.settings = self.settings.replaced(dropout=dropout, small_dropout=None)
+        progress = Silent()
+        self.data = self.recipe.load_data(self.settings, progress)
+        self.batches = self.recipe.batches(self.settings, self.data, "dense", device, run, progress)
+        self.epoch, _ = self.recipe.steps(self.settings, self.data, "dense")
+        model, self.plan, found = self.recipe.calibrate(
+            run.path / "dense", None, config=run.config, calls=calls, progress=progress
+        )
+        self.recipe.set_dropout_(self.settings, model, "dense", 0.0)
+        self.model = model.to(device)
+        self.calls = map_tensors(list(found), lambda x: x.to(device))
+        self.calibration = Calibration(self.model, self.calls, plan=self.plan)
+        self.metric, self.better = next(iter(self.recipe.metrics.items()))
+        self.device, self.full = device, self.macs(self.model)
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a results file says about the model."""
+        config = self.run.config
+        facts = {name: config[name] for name in ("recipe", "preset", "command")}
+        facts["command"] = without_paths(facts["command"])
+        return facts | {"macs": self.full, "metric": self.metric, "better": self.better}
+
+    def measure(self, model: nn.Module) -> float:
+        """Return the headline metric."""
+        return self.recipe.evaluate(self.settings, model, self.data)[0].value
+
+    def macs(self, model: nn.Module) -> int:
+        return self.recipe.sizes(copy_module(model).cpu())["macs"]
+
+    def loss(self, output: Any, call: Any) -> Tensor:
+        """Return a loss of calibration calls: that of the outputs' own best guess where unlabelled.
+
+        Language models predict the next token of the call; readers the span that they found.
+        """
+        logits = output[0] if isinstance(output, tuple) else output
+        if logits.dim() == 3:  # (T, B, V)
+            return nn.functional.cross_entropy(logits[:-1].flatten(0, 1), call[1:].flatten())
+        spans = ((side, side.argmax(-1).detach()) for side in output)
+        return sum(nn.functional.cross_entropy(side, best) for side, best in spans)
+
+    def train_(self, model: nn.Module, steps: int) -> nn.Module:
+        """Train a plain model for some steps at a falling rate, as the run did."""
+        training = Training(self, model)
+        for step in range(steps):
+            training.step(0.5 * (1 + math.cos(math.pi * step / steps)))
+        return model.eval()
+
+    def gated(
+        self, sizes: list[float], steps: int, start: Mapping[str, Tensor] | None = None
+    ) -> Iterator[tuple[float, int, nn.Module]]:
+        """Train with gates; yield size, steps so far and a small model at each size."""
+        model = thinrnn.attach_(copy_module(self.model), self.plan)
+        target = thinrnn.Target(model, macs=sizes, steps=steps, start=start)
+        training = Training(self, model)
+        for done in range(1, steps + 1):
+            training.step(1.0)
+            target.step()
+            if target.reached:
+                yield target.reached, done, thinrnn.compact(model)
+                thinrnn.shrink_(model, training.optimizer)  # the rest of the training is faster
+                training.state = None
+
+
+class Training:
+    """Steps of training as the run did them, at a part of its learning rate."""
+
+    def __init__(self, run: TrainedRun, model: nn.Module) -> None:
+        self.run, self.model = run, model.train()
+        self.optimizer = make_optimizer(run.settings, model)
+        self.state: Any = None
+        self.steps = 0
+
+    def step(self, factor: float) -> None:
+        """Take the next step; the factor is that of the learning rate."""
+        settings = self.run.settings
+        self.optimizer.set_lr(LR_PART * settings.lr * factor)
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.steps % self.run.epoch == 0:
+            self.state = None
+        batch = self.run.batches.batch(self.steps)
+        loss, state = self.run.recipe.step(settings, self.model, batch, self.state)
+        loss.backward()
+        if settings.clip:
+            nn.utils.clip_grad_norm_(self.optimizer.weights, settings.clip)
+        self.optimizer.step()
+        self.state = map_tensors(state, Tensor.detach)
+        self.steps += 1
+
+
+def going_on(
+    options: argparse.Namespace, dense: float, same: Sequence[str], found: dict[str, Any]
+) -> dict[str, Any]:
+    """Return what an earlier call wrote to `options.out`, or `found` where there was none.
+
+    A file of another model, by its headline metric, or of other options (`same`) is refused.
+    """
+    if not options.out.exists():
+        return found
+    record = json.loads(options.out.read_bytes())
+    is_same = all(record["settings"][name] == getattr(options, name) for name in same)
+    if not is_same or abs(record["dense"] / dense - 1) > 1e-3:
+        raise SystemExit(f"{options.out} is of another model or training: choose another --out.")
+    return {name: record[name] for name in (*found, "dense_trained") if name in record}

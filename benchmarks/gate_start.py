@@ -31,12 +31,12 @@ def main() -> None:
     arguments.add_argument("--steps", type=int, default=300, help="of the small model")
     arguments.add_argument("--seeds", type=int, default=3)
     arguments.add_argument("--calls", type=int, default=20, help="calibration batches")
-    arguments.add_argument("--dropout", type=float, help="in these trainings; default: the run's")
+    arguments.add_argument("--set", action="append", default=[], help="as of thinrnn train")
     options = arguments.parse_args()
-    run = TrainedRun(options.run, calls=options.calls, dropout=options.dropout)
+    run = TrainedRun(options.run, calls=options.calls, changes=options.set)
     dense = run.measure(run.model)
     print(f"dense  {run.metric} {dense:.2f}", flush=True)
-    found = going_on(options, dense, ("calls", "steps", "dropout"), {"cells": []})["cells"]
+    found = going_on(options, dense, ("calls", "steps", "set"), {"cells": []})["cells"]
     scores = run.calibration.errors("reconstruct")
     cells = [
         {"macs": macs, "gate_steps": steps, "start": start, "seed": seed}

@@ -38,17 +38,17 @@ def main() -> None:
     arguments.add_argument("--calls", type=int, default=20, help="calibration batches")
     arguments.add_argument("--steps", type=int, help="of training; default: one epoch")
     arguments.add_argument("--gate-steps", type=int, help="of gates; default: four times as many")
-    arguments.add_argument("--dropout", type=float, help="in these trainings; default: the run's")
+    arguments.add_argument("--set", action="append", default=[], help="as of thinrnn train")
     options = arguments.parse_args()
     torch.manual_seed(0)
     clock = time.perf_counter()
-    run = TrainedRun(options.run, calls=options.calls, dropout=options.dropout)
+    run = TrainedRun(options.run, calls=options.calls, changes=options.set)
     steps = options.steps or run.epoch
     gate_steps = options.gate_steps or 4 * steps
     dense = run.measure(run.model)
     print(f"dense  {run.metric} {dense:.2f}  ({time.perf_counter() - clock:.0f} s)", flush=True)
     found: dict[str, Any] = {"one_shot": [], "gates": [], "as_long": []}
-    found = going_on(options, dense, ("calls", "steps", "gate_steps", "dropout"), found)
+    found = going_on(options, dense, ("calls", "steps", "gate_steps", "set"), found)
 
     def write() -> None:
         write_record(

@@ -16,6 +16,7 @@ from thinrnn._model.copying import copy_module
 from thinrnn._model.tree import map_tensors
 from thinrnn.lab import recipes
 from thinrnn.lab.recipes.optimizer import make_optimizer
+from thinrnn.lab.recipes.settings import changed
 from thinrnn.lab.run import RunFolder
 from thinrnn.lab.run.progress import Silent
 from tools.results.paths import without_paths
@@ -29,17 +30,15 @@ class TrainedRun:
     Args:
         folder: The run.
         calls: Calibration batches.
-        dropout: In trainings from here on; None: the run's.
+        changes: Settings for the trainings here, as in "dropout=0.35"; others are the run's.
     """
 
-    def __init__(self, folder: Path, *, calls: int, dropout: float | None) -> None:
+    def __init__(self, folder: Path, *, calls: int, changes: list[str]) -> None:
         torch.set_float32_matmul_precision("high")
         device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         self.run = run = RunFolder(folder)
         self.recipe = recipes.recipe(run.config["recipe"])
-        self.settings = self.recipe.settings(**run.config["settings"])
-        if dropout is not None:
-            self.settings = self.settings.replaced(dropout=dropout, small_dropout=None)
+        self.settings = changed(self.recipe.settings(**run.config["settings"]), changes)
         progress = Silent()
         self.data = self.recipe.load_data(self.settings, progress)
         self.batches = self.recipe.batches(self.settings, self.data, "dense", device, run, progress)

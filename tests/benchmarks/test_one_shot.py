@@ -32,7 +32,7 @@ def test_one_shot_against_gates(run, monkeypatch, tmp_path):
     from benchmarks import one_shot
 
     out = tmp_path / "one-shot.json"
-    given = [run, "--steps=2", "--gate-steps=20", "--calls=4", "--dropout=0.1", "--out", out]
+    given = [run, "--steps=2", "--gate-steps=20", "--calls=4", "--set", "dropout=0.1", "--out", out]
     call(one_shot, monkeypatch, *given, "--macs", 0.7, 0.5, "--scores", "taylor")
     call(one_shot, monkeypatch, *given, "--macs", 0.7, 0.5)
     record = json.loads(out.read_text())

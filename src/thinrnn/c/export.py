@@ -16,7 +16,7 @@ from thinrnn._model.copying import copy_module
 from thinrnn._model.tree import tensors_in
 from thinrnn.c.compiled import Functions, compile_shared, compiler, pointer
 from thinrnn.c.program import Program
-from thinrnn.c.record import identifier, record_step
+from thinrnn.c.record import identifier, recording
 from thinrnn.c.write import flash, in_8_bits, write
 from thinrnn.errors import ExportError, GateError
 from thinrnn.onnx._trace.axes import DynamicAxis, resized, varied
@@ -208,15 +208,12 @@ def _recorded(subject: Subject, states: list[str], kept: list[int]) -> Program:
     names = [identifier(name) for name in subject.arguments.names]
     outputs = [identifier(subject.output_names[place]) for place in kept]
 
-    def call() -> None:
+    with recording(subject.model, states) as recorder:
         for name, tensor in zip(names, tensors, strict=True):
             recorder.input(name, tensor)
         found = list(tensors_in(subject.arguments.call(subject.model, tensors)))
         for name, place in zip(outputs, kept, strict=True):
             recorder.output(name, found[place])
-
-    recorder, run = record_step(subject.model, call, states)
-    run()
     return recorder.program.without_copies()
 
 

@@ -5,9 +5,10 @@ values (views, slices, concatenations) are called on the addresses instead of th
 take no code; the others become statements.
 """
 
+import contextlib
 import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -167,10 +168,6 @@ class Recorder(TorchFunctionMode):
             self._constants[id(tensor)] = (tensor, identifier(f"w_{name}"))
         return self._constants[id(tensor)][1]
 
-    def leave(self) -> None:
-        """Note that the innermost module has returned."""
-        self.running.pop()
-
     def refuse(self, what: str) -> None:
         """Raise with the name of the module that is running."""
         where = f"'{self.running[-1]}'" if self.running[-1] else "the model"
@@ -282,34 +279,30 @@ class Recorder(TorchFunctionMode):
         return output, h_n
 
 
-def record_step(
-    model: nn.Module, call: Callable[[], Any], states: Sequence[str]
-) -> tuple[Recorder, Callable[[], Any]]:
-    """Return a recorder, and a function that runs `call` under it."""
+@contextlib.contextmanager
+def recording(model: nn.Module, states: Sequence[str]) -> Iterator[Recorder]:
+    """Inside `with`, what the model does is recorded."""
     recorder = Recorder(model, states)
 
-    def run() -> Any:
-        hooks = []
-        for name, module in model.named_modules():
-            hooks.append(module.register_forward_pre_hook(_enter(recorder, name)))
-            hooks.append(module.register_forward_hook(lambda *_: recorder.leave()))
+    def leave(*_: Any) -> None:
+        recorder.running.pop()
+
+    hooks = []
+    for name, module in model.named_modules():
+        enter = functools.partial(lambda name, *_: recorder.running.append(name), name)
+        hooks.append(module.register_forward_pre_hook(enter))
+        hooks.append(module.register_forward_hook(leave))
+        if isinstance(module, RHN):
+            module.forward = functools.partial(recorder.run_rhn, module)  # type: ignore
+    try:
+        with recorder, torch.no_grad():
+            yield recorder
+    finally:
+        for hook in hooks:
+            hook.remove()
+        for module in model.modules():
             if isinstance(module, RHN):
-                module.forward = functools.partial(recorder.run_rhn, module)  # type: ignore
-        try:
-            with recorder, torch.no_grad():
-                return call()
-        finally:
-            for hook in hooks:
-                hook.remove()
-            for module in model.modules():
-                if isinstance(module, RHN):
-                    del module.forward
-
-    return recorder, run
-
-
-def _enter(recorder: Recorder, name: str) -> Callable[..., None]:
-    return lambda *_: recorder.running.append(name)
+                del module.forward
 
 
 def identifier(name: str) -> str:

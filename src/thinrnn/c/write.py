@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from thinrnn.c.kernels import HELPERS, LIBM, used_by
+from thinrnn.c.operations import number
 from thinrnn.c.program import Buffer, Operand, Program
 
 LINE = 96  # characters of a line of numbers
@@ -120,10 +121,7 @@ def _arrays(program: Program, *, int8: bool) -> Iterator[str]:
 def _numbers(values: Tensor) -> str:
     """Return the lines of an array; 9 digits are exact in float32."""
     flat = values.flatten().tolist()
-    if values.dtype == torch.int8:
-        texts = [f"{value}," for value in flat]
-    else:
-        texts = [_float(value) for value in flat]
+    texts = [f"{value if values.dtype == torch.int8 else number(value)}," for value in flat]
     lines, line = [], ""
     for text in texts:
         if len(line) + len(text) > LINE:
@@ -131,11 +129,6 @@ def _numbers(values: Tensor) -> str:
             line = ""
         line += text
     return "\n".join([*lines, line]) + "\n"
-
-
-def _float(value: float) -> str:
-    text = f"{value:.9g}"
-    return f"{text}f," if "." in text or "e" in text else f"{text}.f,"
 
 
 def _offsets(states: list[Buffer]) -> dict[Buffer, int]:

@@ -28,6 +28,8 @@ _CLASSES: dict[str, Callable[..., nn.RNNBase]] = {
     "RNN_RELU": partial(nn.RNN, nonlinearity="relu"),
 }
 _KINDS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+# Runs a cell on x from a state, backward or not; returns its output and final state.
+RunCell = Callable[[nn.RNNBase, Tensor, Any, bool], tuple[Tensor, Any]]
 
 
 class RNNStack(nn.Module):
@@ -166,34 +168,34 @@ class RNNStack(nn.Module):
         batched = input.dim() == 3
         x = input if batched else input.unsqueeze(batch_dim)
         given = self._split_states(hx, (x.size(batch_dim),) if batched else ())
-        output, final = self._run(x, given, lambda data: data, lambda data: data.flip(time_dim))
+
+        def run(cell: nn.RNNBase, x: Tensor, state: Any, backward: bool) -> tuple[Tensor, Any]:
+            output, last = cell(x.flip(time_dim) if backward else x, state)
+            return output.flip(time_dim) if backward else output, last
+
+        output, final = self._run(x, given, run)
         if not batched:
-            output, final = output.squeeze(batch_dim), _each(final, lambda state: state.squeeze(0))
+            output, final = output.squeeze(batch_dim), each_state(final, lambda h: h.squeeze(0))
         return output, self._join_states(final)
 
     def _forward_packed(self, input: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
         x, batch_sizes, order, back = input
         given = self._split_states(hx, (int(batch_sizes[0]),))
         if order is not None and hx is not None:
-            given = _each(given, lambda state: state.index_select(1, order))
-        mirror = reversed_index(batch_sizes).to(x.device) if self.bidirectional else None
-        output, final = self._run(
-            x,
-            given,
-            lambda data: PackedSequence(data, batch_sizes),
-            lambda data: data.index_select(0, mirror),  # type: ignore[arg-type]
-        )
+            given = each_state(given, lambda h: h.index_select(1, order))
+        mirror = reversed_index(batch_sizes).to(x.device) if self.bidirectional else batch_sizes
+
+        def run(cell: nn.RNNBase, x: Tensor, state: Any, backward: bool) -> tuple[Tensor, Any]:
+            x = x.index_select(0, mirror) if backward else x
+            (output, *_), last = cell(PackedSequence(x, batch_sizes), state)
+            return output.index_select(0, mirror) if backward else output, last
+
+        output, final = self._run(x, given, run)
         if back is not None:
-            final = _each(final, lambda state: state.index_select(0, back))
+            final = each_state(final, lambda h: h.index_select(0, back))
         return PackedSequence(output, batch_sizes, order, back), self._join_states(final)
 
-    def _run(
-        self,
-        x: Tensor,
-        given: Sequence[Any],
-        wrap: Callable[[Tensor], Any],
-        reverse: Callable[[Tensor], Tensor],
-    ) -> tuple[Tensor, list[Any]]:
+    def _run(self, x: Tensor, given: Sequence[Any], run: RunCell) -> tuple[Tensor, list[Any]]:
         """Return the output and, per cell, its final h or (h, c), each (batch, size)."""
         final: list[Any] = []
         outputs: list[Tensor] = []
@@ -201,13 +203,12 @@ class RNNStack(nn.Module):
             backward = name.endswith("_reverse")
             if not backward and outputs:
                 x, outputs = _cat(outputs), []
-                if self.dropout:
-                    x = F.dropout(x, self.dropout, self.training)
-            result, last = cell(wrap(reverse(x) if backward else x), state)
-            data = result.data if isinstance(result, PackedSequence) else result
-            outputs.append(reverse(data) if backward else data)
+                if self.dropout and self.training:
+                    x = F.dropout(x, self.dropout)
+            output, last = run(cell, x, state, backward)
+            outputs.append(output)
             final.append(last)
-        return _cat(outputs), _each(final, lambda state: state.squeeze(0))
+        return _cat(outputs), each_state(final, lambda h: h.squeeze(0))
 
     def _split_states(self, hx: Any, batch: tuple[int, ...]) -> list[Any]:
         """Return per cell the state to start from, each tensor (1, batch, size), or None."""
@@ -279,7 +280,7 @@ def _cat(outputs: list[Tensor]) -> Tensor:
     return outputs[0] if len(outputs) == 1 else torch.cat(outputs, -1)
 
 
-def _each(states: list[Any], change: Callable[[Tensor], Tensor]) -> list[Any]:
+def each_state(states: list[Any], change: Callable[[Tensor], Tensor]) -> list[Any]:
     """Return the same states, each h or (h, c), with every tensor changed."""
     return [tuple(map(change, s)) if isinstance(s, tuple) else change(s) for s in states]
 

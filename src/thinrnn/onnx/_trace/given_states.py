@@ -72,8 +72,8 @@ def fed_back(
     `given` are the states (B, size) in which the layers began, and `last` those in which the same
     layers ended.
     """
-    began = {place: _made_of(tensor, given) for place, tensor in enumerate(inputs)}
-    ended = {place: _made_of(tensor, last) for place, tensor in enumerate(outputs)}
+    began = {place: made_of(tensor, given) for place, tensor in enumerate(inputs)}
+    ended = {place: made_of(tensor, last) for place, tensor in enumerate(outputs)}
     return {
         here: there
         for here, of in began.items()
@@ -82,7 +82,7 @@ def fed_back(
     }
 
 
-def _made_of(tensor: Tensor, states: list[Tensor]) -> tuple[int, ...]:
+def made_of(tensor: Tensor, states: list[Tensor]) -> tuple[int, ...]:
     """Return which states a tensor is made of, in its order; nothing if it is not."""
     if tensor.dim() < 2:
         return ()

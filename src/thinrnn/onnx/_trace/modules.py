@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from thinrnn._surgery.full_width_inputs import FullWidthInput, Narrowing
 from thinrnn.nn.rhn import RHN
-from thinrnn.nn.rnn_stack import RNNStack
+from thinrnn.nn.rnn_stack import RNNStack, each_state
 from thinrnn.onnx._passes.highway import DOMAIN, OPERATOR
 from thinrnn.onnx._trace.operators import Weights
 from thinrnn.onnx._trace.tracer import Tracer
@@ -52,41 +52,30 @@ def _run_stack(tracer: Tracer, stack: RNNStack, input: Any, hx: Any = None) -> t
     x = x.transpose(0, 1) if batch_dim == 0 else x  # (T, B, I)
     lengths = None if packed is None else tracer.lengths_of(packed.batch_sizes)
     given = stack._split_states(hx, (x.shape[1],) if is_batched else ())
-    if packed is not None and packed.sorted_indices is not None and hx is not None:
-        given = [_each(s, lambda h: h.index_select(1, packed.sorted_indices)) for s in given]
+    order, back = (None, None) if packed is None else packed[2:]
+    if order is not None and hx is not None:
+        given = each_state(given, lambda h: h.index_select(1, order))
 
-    last: list[Any] = []
-    outputs: list[Tensor] = []
-    for (name, cell), own in zip(stack.cells.items(), given, strict=True):
-        backward = name.endswith("_reverse")
-        if not backward and outputs:
-            x, outputs = torch.cat(outputs, -1), []
-        state = None if own is None else (own if isinstance(own, tuple) else (own,))
+    def run(cell: nn.RNNBase, x: Tensor, own: Any, backward: bool) -> tuple[Tensor, Any]:
+        state = own if own is None or isinstance(own, tuple) else (own,)
         output, end = tracer.layer(stack.mode, x, [_weights(cell)], lengths, state, backward)
-        outputs.append(output)
-        end = tuple(h.squeeze(0) for h in end)
-        last.append(end if stack.mode == "LSTM" else end[0])
-    output = torch.cat(outputs, -1) if len(outputs) > 1 else outputs[0]
+        return output, end if stack.mode == "LSTM" else end[0]
 
+    output, last = stack._run(x, given, run)
     if packed is not None:
-        if packed.unsorted_indices is not None:
-            back = packed.unsorted_indices
-            last = [_each(s, lambda h: h.index_select(0, back)) for s in last]
+        if back is not None:
+            last = each_state(last, lambda h: h.index_select(0, back))
         return PackedSequence(output, *packed[1:]), stack._join_states(last)
     output = output.transpose(0, 1) if batch_dim == 0 else output
     if not is_batched:
         output = output.squeeze(batch_dim)
-        last = [_each(s, lambda h: h.squeeze(0)) for s in last]
+        last = each_state(last, lambda h: h.squeeze(0))
     return output, stack._join_states(last)
 
 
 def _weights(cell: nn.RNNBase) -> Weights:
     names = ("weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0", "weight_hr_l0")
     return Weights(*(getattr(cell, name, None) for name in names))  # type: ignore[arg-type]
-
-
-def _each(state: Any, change: Any) -> Any:
-    return tuple(map(change, state)) if isinstance(state, tuple) else change(state)
 
 
 def run_rhn(tracer: Tracer, rhn: RHN, input: Any, hx: Any = None) -> tuple[Tensor, Tensor]:

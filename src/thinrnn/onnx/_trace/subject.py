@@ -11,7 +11,7 @@ from thinrnn._model.tree import paths_in, tensors_in
 from thinrnn.errors import ExampleError
 from thinrnn.onnx._trace.arguments import Arguments, unique
 from thinrnn.onnx._trace.axes import distinct_sizes, find_axes, named, resized, varied
-from thinrnn.onnx._trace.given_states import at_own_width, fed_back
+from thinrnn.onnx._trace.given_states import at_own_width, fed_back, made_of
 from thinrnn.onnx._trace.layers import LayerCalls, record_layers
 
 
@@ -81,7 +81,7 @@ class Subject:
     def outputs_without_states(self) -> list[int]:
         """Return the places of the outputs that are no states of recurrent layers."""
         last = self.calls.last
-        kept = [place for place, one in enumerate(self.outputs) if not _made_of(one, last)]
+        kept = [place for place, one in enumerate(self.outputs) if not made_of(one, last)]
         return kept or list(range(len(self.outputs)))
 
 
@@ -90,13 +90,6 @@ def _names(result: Any, name: str, count: int) -> list[str]:
         return unique(list(paths_in(result, name)))
     except RecursionError:  # it holds itself
         return unique([name] * count)
-
-
-def _made_of(output: Tensor, states: Sequence[Tensor]) -> bool:
-    if output.dim() < 2:
-        return False
-    rows = output.reshape(-1, *output.shape[-2:])
-    return all(any(torch.equal(row, state) for state in states) for row in rows)
 
 
 def _sizes_seen(calls: LayerCalls) -> dict[int, str]:

@@ -23,6 +23,7 @@ from thinrnn._table import table
 from thinrnn.errors import PlanError
 
 Role = Literal["produce", "read"]
+Runs = tuple[tuple[int, int, int], ...]
 FORMAT = 1
 
 
@@ -50,24 +51,50 @@ class Slice:
     parameter: str
     dim: int
     role: Role
-    runs: tuple[tuple[int, int, int], ...]
+    runs: Runs
 
     @staticmethod
     def of(parameter: str, dim: int, role: Role, positions: Tensor, neurons: Tensor) -> "Slice":
         """Return the slice in which `positions[i]` belongs to `neurons[i]`."""
-        order = torch.argsort(positions)
-        p, n = positions[order], neurons[order]
-        breaks = (p.diff() != 1) | (n.diff() != 1)
-        starts = torch.cat([torch.tensor([0]), breaks.nonzero().flatten() + 1])
-        lengths = torch.cat([starts, torch.tensor([len(p)])]).diff()
-        rows = torch.stack([p[starts], n[starts], lengths], 1).tolist()
-        return Slice(parameter, dim, role, tuple((a, b, c) for a, b, c in rows))
+        return Slice(parameter, dim, role, _runs(positions, neurons))
 
     def index(self) -> tuple[Tensor, Tensor]:
         """Return positions along the dimension and the neuron that owns each."""
-        positions = [torch.arange(p, p + length) for p, _, length in self.runs]
-        neurons = [torch.arange(n, n + length) for _, n, length in self.runs]
-        return torch.cat(positions), torch.cat(neurons)
+        return _index(self.runs)
+
+
+@dataclass(frozen=True)
+class State:
+    """A state that the model returns and takes back, or another result whose width may change.
+
+    The small model returns it with the kept neurons only, and takes it with all of them or with
+    the kept ones.
+
+    Args:
+        returned: where it is in the result, such as "state_out.h" or "1".
+        argument: the argument that it comes back as, such as "batch.state_in.h"; empty if the
+            example gives none.
+        dim: the dimension with the neurons, counted from the last: -1 is the last.
+        runs: as in `Slice`: position `first position + i` belongs to neuron `first neuron + i`.
+
+    >>> positions, neurons = State("1", "hx", -1, ((0, 0, 3),)).index()
+    >>> positions.tolist()
+    [0, 1, 2]
+    """
+
+    returned: str
+    argument: str
+    dim: int
+    runs: Runs
+
+    @staticmethod
+    def of(returned: str, argument: str, dim: int, positions: Tensor, neurons: Tensor) -> "State":
+        """Return the state in which `positions[i]` belongs to `neurons[i]`."""
+        return State(returned, argument, dim, _runs(positions, neurons))
+
+    def index(self) -> tuple[Tensor, Tensor]:
+        """Return positions along the dimension and the neuron that owns each."""
+        return _index(self.runs)
 
 
 @dataclass(frozen=True)
@@ -114,6 +141,7 @@ class Group:
         size: the number of neurons.
         slices: where the neurons are produced and read.
         sets: numbers in the model's attributes that follow the group's size.
+        states: entries of the result, and arguments, whose width follows the group's size.
 
     >>> rows, columns = (Slice("fc.weight", dim, role, ((0, 0, 5),))
     ...                  for dim, role in enumerate(("produce", "read")))
@@ -125,6 +153,7 @@ class Group:
     size: int
     slices: tuple[Slice, ...]
     sets: tuple[SizeAttribute, ...] = ()
+    states: tuple[State, ...] = ()
 
     @property
     def is_input(self) -> bool:
@@ -340,7 +369,8 @@ class Plan:
         for g in self.groups:
             made = ", ".join(g.owners("produce")) or "the caller (input selection)"
             sets = ", ".join(attribute.name for attribute in g.sets)
-            rows.append((g.name, str(g.size), made, ", ".join(g.owners("read")), sets))
+            readers = [*g.owners("read"), *(f"the caller ({s.returned})" for s in g.states)]
+            rows.append((g.name, str(g.size), made, ", ".join(readers), sets))
         if not any(g.sets for g in self.groups):
             rows = [row[:-1] for row in rows]
         refused = [(r.group.name, str(r.group.size), r.reason) for r in self.refused]
@@ -348,6 +378,22 @@ class Plan:
         if refused:
             text += "\n\n" + table([("refused", "size", "why"), *refused], "<><", rule=True)
         return text
+
+
+def _runs(positions: Tensor, neurons: Tensor) -> Runs:
+    order = torch.argsort(positions)
+    p, n = positions[order], neurons[order]
+    breaks = (p.diff() != 1) | (n.diff() != 1)
+    starts = torch.cat([torch.tensor([0]), breaks.nonzero().flatten() + 1])
+    lengths = torch.cat([starts, torch.tensor([len(p)])]).diff()
+    rows = torch.stack([p[starts], n[starts], lengths], 1).tolist()
+    return tuple((a, b, c) for a, b, c in rows)
+
+
+def _index(runs: Runs) -> tuple[Tensor, Tensor]:
+    positions = [torch.arange(p, p + length) for p, _, length in runs]
+    neurons = [torch.arange(n, n + length) for _, n, length in runs]
+    return torch.cat(positions), torch.cat(neurons)
 
 
 def named_tensors(model: nn.Module) -> dict[str, Tensor]:

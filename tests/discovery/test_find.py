@@ -475,3 +475,24 @@ def test_one_hundred_layers() -> None:
     plan = thinrnn.find_groups(Deep(), torch.randn(4, 6, 4))
     assert names(plan) == ["x", *(f"rnns.{i}.l0" for i in range(33))]
     assert Deep.calls < 10 * 100
+
+
+def test_states_that_the_model_does_not_return_are_refused() -> None:
+    model, x = nn.Sequential(nn.Linear(3, 4), nn.GRU(4, 5)), torch.zeros(6, 2, 3)
+    with pytest.raises(PlanError, match=r"states=\['2'\]: the model returns '0', '1'"):
+        thinrnn.find_groups(model, x, states=["2"])
+
+
+def test_an_output_in_the_shape_of_an_input_is_no_state() -> None:
+    class Denoiser(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.GRU(6, 8)
+            self.out = nn.Linear(8, 6)
+
+        def forward(self, x: Tensor, noise: Tensor) -> Tensor:
+            return self.out(self.rnn(x + noise)[0])
+
+    plan = thinrnn.find_groups(Denoiser(), (torch.randn(5, 2, 6), torch.randn(5, 2, 6)))
+    assert reasons(plan)["out"] == "returned to the caller"
+    assert not any(group.states for group in plan)

@@ -21,6 +21,7 @@ class Case:
     declare: Callable[[Plan], Plan] | None = None  # readers that the user declares
     dtype: torch.dtype = torch.float64
     steps: bool = True  # whether training steps make sense: gradients reach the gates
+    states: tuple[str, ...] = ()  # entries of the result whose width may change
     keeps_state: bool = False  # whether a call depends on the calls before it
 
 

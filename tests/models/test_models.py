@@ -10,7 +10,17 @@ from models.case import CASES
 
 import thinrnn
 
-for domain in ("basics", "speech", "text", "control", "series", "vision", "channels", "plumbing"):
+for domain in (
+    "basics",
+    "speech",
+    "text",
+    "control",
+    "series",
+    "vision",
+    "channels",
+    "plumbing",
+    "states",
+):
     importlib.import_module(f"models.{domain}")
 
 EXPECTED = json.loads((Path(__file__).parent / "expected.json").read_text())
@@ -25,7 +35,7 @@ def test_model(name: str, tmp_path: Path) -> None:
     case, expected = CASES[name], EXPECTED[name]
     model, example = road.build(case)
     before = road.snapshot(model)
-    plan = thinrnn.find_groups(model, example)
+    plan = thinrnn.find_groups(model, example, states=case.states)
     road.assert_same(before, road.snapshot(model))
     assert {group.name: group.size for group in plan.groups} == expected["groups"]
     found = {refusal.group.name: refusal.reason for refusal in plan.refused}

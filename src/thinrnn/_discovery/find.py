@@ -7,7 +7,7 @@ parameters join their owners; finally a trial cut is compared with the gated mod
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,25 +15,26 @@ import torch
 from torch import nn
 
 from thinrnn._discovery.coupling import Coupling, Shown, find_coupling
-from thinrnn._discovery.inputs import find_inputs, moved_by_arguments
+from thinrnn._discovery.inputs import features_of, find_inputs, moved_by_arguments
 from thinrnn._discovery.neurons import ARGUMENT, Element, Neurons, collect, read_one_way
 from thinrnn._discovery.probe import Probe, Source
 from thinrnn._discovery.raw_tensors import RawTensor
 from thinrnn._discovery.recording import Port, Seen
 from thinrnn._discovery.refusals import Reasons
+from thinrnn._discovery.states import ReturnedEntry, find_states
 from thinrnn._discovery.trial import prove
 from thinrnn._gates.distributed import need_whole
 from thinrnn._layers.base import Layer
 from thinrnn._layers.registry import layer_of, refusal_of
 from thinrnn._model.isolation import fixed_randomness, fresh_copy, ours_on_cpu
-from thinrnn._model.tree import Arguments, call_arguments
+from thinrnn._model.tree import Arguments, argument_names, call_arguments, tensors_in
 from thinrnn.errors import ExampleError, NoRecurrentLayerError, PlanError
 from thinrnn.plan import Group, Plan, Refusal, named_tensors
 
 WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 
 
-def find_groups(model: nn.Module, example: Any) -> Plan:
+def find_groups(model: nn.Module, example: Any, *, states: Sequence[str] = ()) -> Plan:
     """Return the plan of a model: which neurons can be removed, and which cannot and why.
 
     The model runs on the example several times, on a copy: the model itself, its mode, buffers and
@@ -47,6 +48,10 @@ def find_groups(model: nn.Module, example: Any) -> Plan:
             a layer registered with `register_layer`, or a loop over other layers.
         example: what the model is called with: a tensor, a tuple of positional arguments, or a
             dict of keyword arguments. Two sequences of a few steps are enough.
+        states: where the result has states, which only come back as arguments, or other entries
+            whose width may change: paths such as "state_out.h", or patterns such as "next.*".
+            States that a layer returns itself, and pairs of an argument and a returned tensor of
+            one name or shape, are found without.
 
     Returns:
         The plan. Print it to see each group, what produces and reads it, and what is refused.
@@ -54,7 +59,8 @@ def find_groups(model: nn.Module, example: Any) -> Plan:
     Raises:
         ExampleError: if the model does not run on the example, or gives other values each time.
         NoRecurrentLayerError: if the example reaches no recurrent layer.
-        PlanError: if the model has gates already, or is compiled or wrapped.
+        PlanError: if the model has gates already, is compiled or wrapped, or returns nothing at
+            a path of `states`.
         GateError: if the model is sharded by FSDP.
 
     >>> lstm = nn.LSTM(3, 8, num_layers=2)
@@ -76,7 +82,7 @@ def find_groups(model: nn.Module, example: Any) -> Plan:
     arguments = call_arguments(example)
     with fixed_randomness(), torch.no_grad(), ours_on_cpu():
         clone, _, probe = fresh_copy(model, arguments, _probe)
-        finder = _Finder(probe)
+        finder = _Finder(probe, states)
         plan = finder.plan()
         proven = prove(plan, clone, probe.examples, can_train=probe.can_train)
         failed = proven.refused[len(plan.refused) :]
@@ -97,12 +103,15 @@ def _probe(model: nn.Module, arguments: Arguments) -> Probe:
 class _Finder:
     """Joins what belongs together into neurons, and neurons into groups."""
 
-    def __init__(self, probe: Probe) -> None:
+    def __init__(self, probe: Probe, states: Sequence[str]) -> None:
         self.probe = probe
         self.neurons = Neurons()
         self.outside: dict[str, None] = {}
         self.by_argument = moved_by_arguments(probe)
-        self.reasons = Reasons(probe, self.by_argument)
+        self.states = find_states(probe, self.by_argument, states)
+        if self.states.entries:
+            probe.add_entries({entry.index: entry for entry in self.states.entries})
+        self.reasons = Reasons(probe, self.by_argument, self.states)
         self.couplings = [self._coupling(probe, probe.ports, self.reasons.shown)]
         self.layers = dict(probe.layers)
         new = probe.called_in_training - set(probe.layers)
@@ -144,6 +153,7 @@ class _Finder:
                     self.neurons.keep(self._elements(source), reason)
                     undeclared[source] += coupling.raws.get(source, [])
         self._join_inputs()
+        self._join_states()
         groups, refused = collect(self.neurons, self.layers, undeclared)
         groups, twice = read_one_way(groups, named_tensors(self.probe.model))
         return Plan(tuple(groups), (*refused, *twice, *self._unreached()), tuple(self.outside))
@@ -157,7 +167,8 @@ class _Finder:
     def _need_recurrence(self) -> None:
         cells = any(layer.is_recurrent for layer in self.layers.values())
         loops = any(p[0] == s[0] for c in self.couplings for p, r in c.reads.items() for s in r)
-        if not cells and not loops:
+        through_caller = any(entry.argument for entry in self.states.entries)
+        if not (cells or loops or through_caller):
             modules = dict(self.probe.model.named_modules())
             seen = sorted({type(m).__name__ for m in modules.values()})
             why = [f"'{n}' cannot: {w}" for n, m in modules.items() if (w := refusal_of(m))]
@@ -213,6 +224,33 @@ class _Finder:
     def _is_raw(self, source: Source) -> bool:
         return isinstance(self.layers[source[0]], RawTensor)
 
+    def _join_states(self) -> None:
+        """Join the entries of a state with those of the argument that it comes back as."""
+        for entry in self.states.entries:
+            for f in range(entry.size if entry.argument else 0):
+                place = (entry.name, "input", f)
+                self.neurons.join(place, (ARGUMENT, entry.argument, f))
+            if entry.argument:
+                self._join_fed_readers(entry)
+        for copy, entry in self.states.copies:
+            for f in range(entry.size):
+                self.neurons.join((entry.name, "input", f), (copy.name, "input", f))
+
+    def _join_fed_readers(self, entry: ReturnedEntry) -> None:
+        """Join features that read a given state together with neurons, as in `r * h`."""
+        names = argument_names(self.probe.model, self.probe.arguments)
+        index = names.index(entry.argument)
+        leaf = list(tensors_in(self.probe.arguments))[index]
+        fed = {port: torch.stack(calls).any(0) for port, calls in self.couplings[0].fed.items()}
+        moved = self.by_argument[index].items()
+        wanted = {port: features & fed[port] for port, features in moved if port[2] == "input"}
+        wanted = {port: features for port, features in wanted.items() if features.any()}
+        axis = entry.axis % leaf.dim()
+        readers = features_of(self.probe, index, leaf, axis, wanted) if wanted else None
+        for port, reads in (readers or {}).items():
+            for f, j in reads.nonzero().tolist():
+                self.neurons.join((ARGUMENT, entry.argument, j), (port[0], port[2], f))
+
     def _join_inputs(self) -> None:
         """Join features that read the same entry of an argument; note those that nothing feeds."""
         fed = {port: torch.stack(calls) for c in self.couplings for port, calls in c.fed.items()}
@@ -228,7 +266,7 @@ class _Finder:
             idle = ~calls
             if space == "input":  # never fed, and from no argument: made by the code
                 idle &= calls.any(0) | ~picked[port]
-            if idle.any():
+            if idle.any() and not isinstance(self.layers[name], ReturnedEntry):
                 self.outside[self.layers[name].full_name(what)] = None
         for name in sorted(self.probe.kept_states):  # kept at full width from before a cut
             self.outside[self.layers[name].full_name("state")] = None

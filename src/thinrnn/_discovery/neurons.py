@@ -15,8 +15,9 @@ from torch import Tensor
 
 from thinrnn._discovery.probe import Source
 from thinrnn._discovery.raw_tensors import RawTensor
+from thinrnn._discovery.states import ReturnedEntry
 from thinrnn._layers.base import Layer
-from thinrnn.plan import Group, Refusal, Slice
+from thinrnn.plan import Group, Refusal, Slice, State
 
 Element = tuple[str, str, int]  # (layer, space, channel)
 Place = tuple[int, int]  # (tensor, dimension)
@@ -73,7 +74,8 @@ def collect(
         owners = dict.fromkeys((layer, space) for layer, space, _ in members)
         makers = tuple(source for source in owners if _makes(layers, *source))
         if not any(
-            name in layers and not isinstance(layers[name], RawTensor) for name, _ in owners
+            name in layers and not isinstance(layers[name], (RawTensor, ReturnedEntry))
+            for name, _ in owners
         ):
             continue
         reason = reason or _tied_too_much(layers, members) or _out_of_reach(layers, members, makers)
@@ -118,9 +120,10 @@ def _out_of_reach(
     layers: Mapping[str, Layer], members: list[Element], makers: tuple[Source, ...]
 ) -> str:
     """Return why features that no layer makes cannot be picked where they are read."""
-    others = [name for name, *_ in members if name != ARGUMENT and not layers[name].is_plain]
+    readers = [layers[name] for name, *_ in members if name != ARGUMENT]
+    others = [one for one in readers if not (one.is_plain or isinstance(one, ReturnedEntry))]
     return (
-        f"'{others[0]}' is not called like the class that it extends"
+        f"'{others[0].name}' is not called like the class that it extends"
         if others and not makers
         else ""
     )
@@ -128,10 +131,14 @@ def _out_of_reach(
 
 def _group(layers: Mapping[str, Layer], name: str, sets: list[list[Element]]) -> Group:
     places: dict[tuple[str, int, str], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    entries: dict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for neuron, members in enumerate(sets):
         for layer, space, channel in members:
             if layer == ARGUMENT:
                 continue
+            if isinstance(layers[layer], ReturnedEntry):
+                entries[layer][0].append(channel)
+                entries[layer][1].append(neuron)
             for slot in layers[layer].spaces[space].slots:
                 key = (layers[layer].full_name(slot.parameter), slot.dim, slot.role)
                 positions, owners = places[key]
@@ -142,7 +149,13 @@ def _group(layers: Mapping[str, Layer], name: str, sets: list[list[Element]]) ->
         Slice.of(parameter, dim, role, torch.tensor(p), torch.tensor(o))  # type: ignore[arg-type]
         for (parameter, dim, role), (p, o) in places.items()
     )
-    return Group(name, len(sets), tuple(slices))
+    states = []
+    for layer, (p, n) in entries.items():
+        entry = layers[layer]
+        assert isinstance(entry, ReturnedEntry)
+        place = (entry.path, entry.argument, entry.axis)
+        states.append(State.of(*place, torch.tensor(p), torch.tensor(n)))
+    return Group(name, len(sets), tuple(slices), states=tuple(states))
 
 
 def _is_read_by_others(group: Group) -> bool:
@@ -162,7 +175,7 @@ def _uniquely_named(groups: list[Group]) -> list[Group]:
         seen[group.name] += 1
         again = seen[group.name]
         name = group.name if again == 1 else f"{group.name}#{again}"
-        named.append(Group(name, group.size, group.slices))
+        named.append(replace(group, name=name))
     return named
 
 

@@ -22,7 +22,7 @@ from thinrnn._layers.base import Layer
 from thinrnn._layers.registry import layers_of
 from thinrnn._model.isolation import run, where_in_user_code
 from thinrnn._model.patching import intercepted
-from thinrnn._model.tree import Arguments, map_tensors, tensors_in
+from thinrnn._model.tree import Arguments, map_tensors, numbers_in, tensors_in
 from thinrnn.errors import ExampleError
 from thinrnn.plan import named_tensors
 
@@ -76,6 +76,7 @@ class Probe:
         self.held = {id(tensor): name for name, tensor in reversed(self.tensors.items())}
         self.known = layers_of(model)
         self.layers: dict[str, Layer] = {}
+        self.entries: dict[int, Layer] = {}  # returned tensors that are compared like intakes
         recorded = self._recorded()
         self.points: list[ProbePoint] = []
         self._add_point(ProbePoint(arguments, self.layers, recorded, 0))
@@ -103,6 +104,15 @@ class Probe:
         layer = RawTensor(name, self.tensors[name])
         self.layers[name] = layer
         return layer
+
+    def add_entries(self, entries: Mapping[int, Layer]) -> None:
+        """Compare returned tensors, by their numbers, as if layers took them in."""
+        self.entries = dict(entries)
+        for entry in entries.values():
+            self.layers[entry.name] = entry
+        for point in self.points:
+            point.bases.clear()
+        self.ports = list(self.base.intakes)
 
     def look(
         self,
@@ -250,7 +260,14 @@ class Probe:
             given = with_changed(given, argument, point.turn)
         with self._raws(edits, zeroed, point.turn):
             mode = RawTensorMode(self.held, replay, recorder.touch)
-            recorder.finish(self._call(mode, call, given))
+            result = self._call(mode, call, given)
+            returned = list(numbers_in(result)) if self.entries else []
+            for index, entry in self.entries.items():
+                if index >= len(returned):
+                    raise Diverged(OTHER_PATH)
+                values = returned[index].movedim(entry.axis, -1)
+                recorder.intake((entry.name, "entry", "input"), values)
+            recorder.finish(result)
 
     def _call(self, mode: RawTensorMode, call: Callable[..., Any], arguments: Arguments) -> Any:
         with self._intercepted(call), mode:

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from thinrnn._model.tree import numbers_in
+from thinrnn._model.tree import named_numbers_in, numbers_in
 
 Port = tuple[str, str, str]  # (layer, argument, space)
 OTHER_PATH = "the model's code takes another path when its values change"
@@ -24,6 +24,7 @@ class Recording:
         self.choices: list[Tensor] = []
         self.touches: list[float] = []
         self.returned: list[Tensor] = []
+        self.paths: list[str] = []  # of what is returned
 
     def intake(self, port: Port, values: Tensor) -> None:
         """Note that a layer takes in values, features last."""
@@ -39,7 +40,9 @@ class Recording:
 
     def finish(self, result: Any) -> None:
         """Note what the model returns."""
-        self.returned = [t.detach().clone() for t in numbers_in(result)]
+        found = list(named_numbers_in(result))
+        self.paths = [path for path, _ in found]
+        self.returned = [t.detach().clone() for _, t in found]
 
     def path(self) -> list[tuple[Port, list[torch.Size]]]:
         """Return the path of the code: the calls of the layers and the shapes in them."""

@@ -1,9 +1,7 @@
 """Why a neuron has to stay: what else, besides the layers that read it, depends on it."""
 
-from collections import defaultdict
 from dataclasses import replace
 
-import torch
 from torch import Tensor, nn
 
 from thinrnn._discovery.coupling import Coupling
@@ -11,8 +9,9 @@ from thinrnn._discovery.inputs import Moved, features_of
 from thinrnn._discovery.probe import Probe, Source
 from thinrnn._discovery.raw_tensors import RawTensor
 from thinrnn._discovery.recording import Seen
+from thinrnn._discovery.states import States
 from thinrnn._layers.registry import layer_of
-from thinrnn._model.tree import argument_names, parameters_of, tensors_in
+from thinrnn._model.tree import argument_names, tensors_in
 from thinrnn.plan import Group, Refusal
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
@@ -21,9 +20,8 @@ CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.
 class Reasons:
     """Finds out why neurons are refused; `moved` tells what each argument of the model moves."""
 
-    def __init__(self, probe: Probe, moved: Moved) -> None:
-        self.probe, self.moved = probe, moved
-        self.states = self._returned_states()
+    def __init__(self, probe: Probe, moved: Moved, states: States) -> None:
+        self.probe, self.moved, self.states = probe, moved, states
 
     def reason(self, source: Source, coupling: Coupling, label: str) -> str:
         """Return why the neurons of a source have to stay, or an empty text."""
@@ -46,8 +44,9 @@ class Reasons:
         return ""
 
     def shown(self, source: Source, seen: Seen) -> set[int]:
-        """Return which of the returned tensors show a source, its own state not counted."""
-        return {i for i in seen.returned if source[0] not in self.states[i]}
+        """Return which of the returned tensors show a source, states not counted."""
+        own = self.states.own
+        return {i for i in seen.returned - self.states.indices if source[0] not in own.get(i, ())}
 
     def is_users(self, tensor: str) -> bool:
         """Whether a raw tensor is used by the user's own code, not by a module of torch."""
@@ -71,28 +70,6 @@ class Reasons:
             if is_torchs and not isinstance(module, CONTAINERS) and not layer_of(name, module):
                 return name
         return None
-
-    def _returned_states(self) -> dict[int, set[str]]:
-        """Return, per returned tensor, the layers whose state it is and which take it back."""
-        parameters = parameters_of(self.probe.model)
-        places = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-        args, kwargs = self.probe.arguments
-        is_open = any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
-        given = sum(a is not None for a in [*args, *kwargs.values()])
-        has_room = is_open or len(places) > given
-        leaves = self.probe.base.returned
-        ports = [port for ports in self.moved.values() for port, f in ports.items() if f.any()]
-        given_states = {port[0] for port in ports if port[1] == "state"}
-        found: dict[int, set[str]] = defaultdict(set)
-        for name, layer in self.probe.layers.items():
-            if not layer.is_recurrent or not (has_room or name in given_states):
-                continue
-            last = self.probe.points[0].results[name][-1]
-            for state in tensors_in(layer.state_of(last)):
-                for i, leaf in enumerate(leaves):
-                    if leaf.shape == state.shape and torch.equal(leaf, state):
-                        found[i].add(name)
-        return found if len(found) < len(leaves) else defaultdict(set)
 
     def explained(self, refusal: Refusal, coupling: Coupling) -> Refusal:
         """Return the refusal with a hint: an input that stays, or raw tensors that may read."""

@@ -13,7 +13,7 @@ from torch import nn
 from thinrnn._layers.registry import layer_of
 from thinrnn._model.isolation import run
 from thinrnn._model.tree import Arguments
-from thinrnn.plan import Group, Role, SizeAttribute, Slice
+from thinrnn.plan import Group, Role, SizeAttribute, Slice, State
 
 PARTS = (2, 3, 4)  # equal parts of a group that the code may need to stay equal
 TIMES = (1, 2, 3, 4)  # an attribute may be a multiple: both directions, the gates of a cell
@@ -140,4 +140,14 @@ def _merged(name: str, size: int, groups: list[Group]) -> Group:
         Slice.of(*key, torch.tensor(list(own)), torch.tensor(list(own.values())))
         for key, own in owned.items()
     )
-    return Group(name, size, tuple(slices))
+    places: dict[tuple[str, str, int], dict[int, int]] = defaultdict(dict)
+    for group in groups:
+        for state in group.states:
+            positions, neurons = (index.tolist() for index in state.index())
+            of = ((p, n % size) for p, n in zip(positions, neurons, strict=True))
+            places[state.returned, state.argument, state.dim].update(of)
+    states = (
+        State.of(*key, torch.tensor(list(own)), torch.tensor(list(own.values())))
+        for key, own in places.items()
+    )
+    return Group(name, size, tuple(slices), states=tuple(states))

@@ -41,15 +41,19 @@ def parameters_of(model: nn.Module) -> list[inspect.Parameter]:
 
 def argument_names(model: nn.Module, arguments: Arguments) -> list[str]:
     """Return a name for each tensor among the arguments: "x", or "batch.x" inside a structure."""
+    return paths_of([p.name for p in parameters_of(model)] or ["input"], arguments)
+
+
+def paths_of(places: list[str], arguments: Arguments) -> list[str]:
+    """Return a name for each tensor among the arguments, given those of the positional ones."""
     args, kwargs = arguments
-    places = [parameter.name for parameter in parameters_of(model)] or ["input"]
     given = [(places[min(i, len(places) - 1)], value) for i, value in enumerate(args)]
     return [path for name, value in [*given, *kwargs.items()] for path in paths_in(value, name)]
 
 
 def tensors_in(tree: Any) -> Iterator[Tensor]:
     """Yield every tensor in a nested structure, in order."""
-    for leaf in _leaves(tree, ()):
+    for _, leaf in _named_leaves(tree, "", ()):
         if isinstance(leaf, Tensor):
             yield leaf
 
@@ -74,13 +78,19 @@ def _kind(value: Any) -> Any:
 
 def numbers_in(tree: Any) -> Iterator[Tensor]:
     """Yield every tensor in a structure and, as tensors, the floats and arrays of numpy too."""
-    for leaf in _leaves(tree, ()):
+    for _, number in named_numbers_in(tree):
+        yield number
+
+
+def named_numbers_in(tree: Any) -> Iterator[tuple[str, Tensor]]:
+    """Yield what `numbers_in` yields with its path: "1.0" for `tree[1][0]`, "h" for `tree["h"]`."""
+    for path, leaf in _named_leaves(tree, "", ()):
         if isinstance(leaf, Tensor):
-            yield leaf
+            yield path, leaf
         elif isinstance(leaf, float):
-            yield torch.tensor(leaf, dtype=torch.float64)
+            yield path, torch.tensor(leaf, dtype=torch.float64)
         elif type(leaf).__module__ == "numpy" and hasattr(leaf, "dtype"):
-            yield torch.as_tensor(leaf)
+            yield path, torch.as_tensor(leaf)
 
 
 def map_tensors(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
@@ -88,16 +98,17 @@ def map_tensors(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
     return _mapped(tree, change, ())
 
 
-def _leaves(tree: Any, above: tuple[int, ...]) -> Iterator[Any]:
+def _named_leaves(tree: Any, path: str, above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
     if isinstance(tree, PackedSequence):
-        yield tree.data
+        yield path, tree.data
         return
     parts = _parts(tree)
     if parts is None:
-        yield tree
+        yield path, tree
     elif id(tree) not in above:  # an object may hold itself
-        for _, value in parts:
-            yield from _leaves(value, (*above, id(tree)))
+        for key, value in parts:
+            below = f"{path}.{key}" if path else str(key)
+            yield from _named_leaves(value, below, (*above, id(tree)))
 
 
 def _mapped(tree: Any, change: Callable[[Tensor], Tensor], above: tuple[int, ...]) -> Any:

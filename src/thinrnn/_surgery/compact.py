@@ -104,7 +104,8 @@ def small_copy(
     small, _ = restore_rnns(small, gated.rnns())
     set_attributes_(small, gated.plan, keep)
     total = {name: gated.gates[name].origin.cpu()[kept] for name, kept in keep.items()}
-    hooks = full_width_inputs(gated.layers, gated.first_plan, total, full_inputs=inputs == "same")
+    full = inputs == "same"
+    hooks = full_width_inputs(gated.model, gated.layers, gated.first_plan, total, full_inputs=full)
     add_hooks_(small, hooks)
     kept = {name: index.tolist() for name, index in total.items()}
     set_record_(small, Record(gated.first_plan, kept, inputs, find_record(gated.model)))

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 from thinrnn._gates.attached import Attached
 from thinrnn._layers.recurrent import RNNLayer
 from thinrnn._layers.registry import layer_of
+from thinrnn._surgery.full_width_inputs import kept_in_state
 from thinrnn.errors import PlanError
 from thinrnn.nn.rnn_stack import ProjectedLSTM, RNNStack
-from thinrnn.plan import Plan, Slice, named_tensors
+from thinrnn.plan import Plan, Slice, State, named_tensors
 
 Keep = dict[str, Tensor]  # group -> neurons to keep, ascending
 Positions = dict[str, dict[int, Tensor]]  # parameter -> dimension -> positions to keep
@@ -171,8 +172,20 @@ def plan_after(plan: Plan, positions: Positions, keep: Keep, renamed: dict[str, 
                 at = torch.searchsorted(left, at)
             name = renamed.get(s.parameter, s.parameter)
             slices.append(Slice.of(name, s.dim, s.role, at, neurons))
-        groups.append(replace(group, size=len(keep[group.name]), slices=tuple(slices)))
+        states = tuple(_state_after(state, plan, keep, number) for state in group.states)
+        size = len(keep[group.name])
+        groups.append(replace(group, size=size, slices=tuple(slices), states=states))
     return Plan(tuple(groups), plan.refused, plan.outside)
+
+
+def _state_after(state: State, plan: Plan, keep: Keep, number: Tensor) -> State:
+    """Return a state as it is when the neurons of all groups in it are cut."""
+    at, neurons = state.index()
+    staying = number[neurons] >= 0
+    left = kept_in_state(state, plan, keep, int(at.max()) + 1).cumsum(0) - 1
+    return replace(
+        state, runs=State.of("", "", 0, left[at[staying]], number[neurons[staying]]).runs
+    )
 
 
 def _has_one_size(rnn: nn.RNNBase, cuts: Positions | None = None) -> bool:

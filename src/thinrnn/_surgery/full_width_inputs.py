@@ -3,8 +3,10 @@
 A small layer sits behind code that may still hand it the old width: the caller's own features, or
 `torch.zeros(layers, batch, self.hidden_size)`. A `FullWidthInput` is a forward pre-hook on the
 layer, which stays a plain torch module; it keeps the right entries when it sees the old width.
+`FullWidthStates` does the same for the arguments of the model.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -12,7 +14,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from thinrnn._layers.base import Layer
-from thinrnn.plan import Plan
+from thinrnn._model.tree import map_tensors, parameters_of, paths_of, tensors_in
+from thinrnn.plan import Plan, State
 
 
 class Narrowing:
@@ -75,15 +78,46 @@ class FullWidthInput:
         return parts
 
 
+class FullWidthStates:
+    """The hook of the model itself: it narrows states among its arguments, wherever they are."""
+
+    def __init__(self, places: list[str], states: dict[str, tuple[int, Narrowing]]) -> None:
+        self.places = places  # the names of positional arguments
+        self.states = states  # by the argument's path: dimension, what stays
+
+    def __call__(self, module: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        names = paths_of(self.places, (args, kwargs))
+        given = list(zip(names, tensors_in((args, kwargs)), strict=True))
+        if all(self._narrowed(*one) is one[1] for one in given):
+            return args, kwargs
+        left = iter(names)
+        args, kwargs = map_tensors((args, kwargs), lambda t: self._narrowed(next(left), t))
+        return args, kwargs
+
+    def _narrowed(self, name: str, tensor: Tensor) -> Tensor:
+        if name not in self.states or tensor.dim() < -self.states[name][0]:
+            return tensor
+        axis, narrowing = self.states[name]
+        return narrowing.apply(tensor, axis)
+
+
+InputHook = FullWidthInput | FullWidthStates
+
+
 def full_width_inputs(
-    layers: dict[str, Layer], plan: Plan, keep: dict[str, Tensor], *, full_inputs: bool
-) -> dict[str, FullWidthInput]:
+    model: nn.Module,
+    layers: dict[str, Layer],
+    plan: Plan,
+    keep: dict[str, Tensor],
+    *,
+    full_inputs: bool,
+) -> dict[str, InputHook]:
     """Return the hooks that a cut model needs, by the name of the layer.
 
     `layers`, `plan` and `keep` are those of the model before any cut. With `full_inputs` the small
     model takes the features of the large one; otherwise the caller narrows them.
     """
-    hooks = {}
+    hooks: dict[str, InputHook] = {}
     for name, layer in layers.items():
         if not layer.is_plain:
             continue
@@ -102,10 +136,17 @@ def full_width_inputs(
                 states = []
         if entry is not None or states:
             hooks[name] = FullWidthInput(layer.axis, entry, states)
+    given = {}
+    for state in (state for group in plan.groups for state in group.states if state.argument):
+        mask = kept_in_state(state, plan, keep)
+        given[state.argument] = state.dim, Narrowing(mask, mask)
+    if given and "" not in hooks:
+        places = [parameter.name for parameter in parameters_of(model)] or ["input"]
+        hooks[""] = FullWidthStates(places, given)
     return hooks
 
 
-def add_hooks_(model: nn.Module, hooks: dict[str, FullWidthInput]) -> None:
+def add_hooks_(model: nn.Module, hooks: Mapping[str, InputHook]) -> None:
     """Put the hooks on the modules of a cut model."""
     for name, hook in hooks.items():
         model.get_submodule(name).register_forward_pre_hook(hook, with_kwargs=True)
@@ -135,4 +176,26 @@ def kept_in_space(
                 positions, neurons = s.index()
                 inside = (positions >= first) & (positions < first + found.size)
                 mask[positions[inside & gone[neurons]] - first] = False
+    return mask
+
+
+def kept_in_state(state: State, plan: Plan, keep: dict[str, Tensor], size: int = 0) -> Tensor:
+    """Return a mask over the entries of a state along its dimension: True for those that stay.
+
+    It covers all entries that belong to neurons, or `size` of them.
+    """
+    same = [
+        (group, other)
+        for group in plan.groups
+        for other in group.states
+        if (other.returned, other.dim) == (state.returned, state.dim)
+    ]
+    size = size or 1 + max(int(other.index()[0].max()) for _, other in same)
+    mask = torch.ones(size, dtype=torch.bool)
+    for group, other in same:
+        gone = torch.ones(group.size, dtype=torch.bool)
+        gone[keep[group.name]] = False
+        positions, neurons = other.index()
+        inside = positions < size
+        mask[positions[inside]] = ~gone[neurons[inside]]
     return mask

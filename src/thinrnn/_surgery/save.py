@@ -170,7 +170,8 @@ def _leave_small_(model: nn.Module, gated: Attached, record: Record) -> None:
     remove_hooks_(model, lambda hook: any(hook is other for other in own))
     keep = {name: torch.tensor(kept) for name, kept in record.kept.items()}
     full = record.inputs == "same"
-    add_hooks_(model, full_width_inputs(gated.layers, gated.first_plan, keep, full_inputs=full))
+    plan = gated.first_plan
+    add_hooks_(model, full_width_inputs(model, gated.layers, plan, keep, full_inputs=full))
     set_record_(model, record)
 
 

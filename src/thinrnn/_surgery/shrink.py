@@ -166,7 +166,8 @@ def keep_only_(gated: Attached, keep: Keep, optimizers: Sequence[Optimizer]) -> 
     set_attributes_(model, gated.plan, keep)
     gated.last.clear()
     left = {name: gate.origin.cpu() for name, gate in gated.gates.items()}
-    hooks = full_width_inputs(gated.layers, gated.first_plan, left, full_inputs=True)
+    first = gated.first_plan
+    hooks = full_width_inputs(model, gated.layers, first, left, full_inputs=True)
     gated.follow(plan_after(gated.plan, positions, keep, renamed), hooks)
 
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from thinrnn._model.copying import kept_attributes
 from thinrnn._model.tree import call_arguments, map_tensors, tensors_in
-from thinrnn._surgery.full_width_inputs import FullWidthInput
+from thinrnn._surgery.full_width_inputs import FullWidthInput, FullWidthStates
 from thinrnn.nn.states import States
 
 
@@ -17,6 +17,10 @@ def at_own_width(model: nn.Module, example: Any) -> Any:
     A small model also takes the states of the large one, and narrows them. In a file the state
     would then go in wide and come out narrow, and could not be fed back.
     """
+    for hook in model._forward_pre_hooks.values():
+        if isinstance(hook, FullWidthStates):
+            args, kwargs = hook(model, *call_arguments(example))
+            example = kwargs or args
     distinct = map_tensors(example, lambda t: torch.randn_like(t) if t.is_floating_point() else t)
     given = dict(zip(map(id, tensors_in(example)), tensors_in(distinct), strict=True))
     narrowed: dict[int, Any] = {}

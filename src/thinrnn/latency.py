@@ -33,7 +33,7 @@ from thinrnn.onnx.runtime import OnnxFile, require_onnx
 from thinrnn.timing import TOO_NOISY, Call, Timing, processor, timing_of, torch_threads, warm_clock
 
 if TYPE_CHECKING:
-    from thinrnn._schemas import LatencyPoint
+    from thinrnn._file_formats import LatencyPoint
 
 Runtime = Literal["onnx", "torch"]
 T = TypeVar("T")
@@ -140,7 +140,7 @@ class Latency:
         self, gated: Attached, wanted: Iterable[Kept], *, but: "Sequence[LatencyPoint]"
     ) -> "list[LatencyPoint]":
         """Cut the model to the sizes that are not measured yet, and time them."""
-        from thinrnn._schemas import LatencyPoint
+        from thinrnn._file_formats import LatencyPoint
 
         models: dict[str, nn.Module] = {}
         sizes: dict[str, Kept] = {}
@@ -207,7 +207,7 @@ class _Table:
     about: dict[str, str | int]
 
     def __post_init__(self) -> None:
-        from thinrnn._schemas import LatencyFile
+        from thinrnn._file_formats import LatencyFile
 
         self.points: list[LatencyPoint] = []
         if self.path.exists():
@@ -220,7 +220,7 @@ class _Table:
             self.points = list(found.points)
 
     def add(self, points: "Iterable[LatencyPoint]") -> None:
-        from thinrnn._schemas import LatencyFile
+        from thinrnn._file_formats import LatencyFile
 
         self.points += points
         text = LatencyFile(

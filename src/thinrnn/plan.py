@@ -359,8 +359,8 @@ class Plan:
         Raises:
             PlanError: if the text is not a plan.
         """
+        from thinrnn._file_formats import PlanFile
         from thinrnn._files import parse_json
-        from thinrnn._schemas import PlanFile
 
         return parse_json(text.encode(), PlanFile, "the plan", PlanError).plan()
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 import thinrnn
-from thinrnn._gates import turns
+from thinrnn._gates import threads
 from thinrnn.errors import GateError
 
 CALLS = 60
@@ -110,7 +110,7 @@ def test_a_call_that_another_thread_broke_off_is_forgotten() -> None:
 def test_a_forward_that_waits_for_its_own_threads_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(turns, "PATIENCE", 0.05)
+    monkeypatch.setattr(threads, "PATIENCE", 0.05)
     model = gated().eval()
     expected = model(X)
 

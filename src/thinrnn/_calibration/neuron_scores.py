@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from thinrnn._calibration.criteria import Loss, Score
 from thinrnn._calibration.prune import Calibration
-from thinrnn._calibration.scores import Loss, Score
 from thinrnn.plan import Plan
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thinrnn._calibration import scores
+from thinrnn._calibration import criteria
 from thinrnn._calibration.calls import calls_of
 from thinrnn._calibration.matrices import Matrix, find_matrices
 from thinrnn._calibration.moments import collect, collect_pairs
@@ -47,8 +47,8 @@ def prune(
     params: float | None = None,
     macs: float | None = None,
     keep: Mapping[str, int] | None = None,
-    score: scores.Score = "reconstruct",
-    loss: scores.Loss | None = None,
+    score: criteria.Score = "reconstruct",
+    loss: criteria.Loss | None = None,
     sequential: bool = False,
     plan: Plan | None = None,
 ) -> nn.Module:
@@ -117,7 +117,7 @@ class Calibration:
             self.checks = collect(self.model, matrices, self.held, first=len(self.fitted))
         self.matrices = {name: matrices[name] for name in self.moments if name in self.checks}
         self._warn()
-        self._scores: dict[str, scores.Errors] = {}
+        self._scores: dict[str, criteria.Errors] = {}
 
     def _warn(self) -> None:
         """Warn where the calls are too few, or say nothing about a group."""
@@ -144,24 +144,24 @@ class Calibration:
         owned = matrix.columns[group].flatten()
         return float(variance[owned[owned >= 0]].max())
 
-    def errors(self, score: scores.Score, loss: scores.Loss | None = None) -> scores.Errors:
+    def errors(self, score: criteria.Score, loss: criteria.Loss | None = None) -> criteria.Errors:
         """Return what removing each neuron of each group costs, by one of the scores."""
         if score == "taylor":
             if loss is None:
                 raise CalibrationError(
                     "score='taylor' needs loss=, a function of (output, example call)."
                 )
-            return scores.taylor(self.model, self.plan, self.fitted, loss, self.matrices)
+            return criteria.taylor(self.model, self.plan, self.fitted, loss, self.matrices)
         if score not in self._scores:
             self._scores[score] = self._errors(score)
         return self._scores[score]
 
-    def _errors(self, score: scores.Score) -> scores.Errors:
+    def _errors(self, score: criteria.Score) -> criteria.Errors:
         if score == "magnitude":
-            return scores.magnitude(self.model, self.plan)
-        known: dict[str, Callable[..., scores.Errors]] = {
-            "activation": scores.activation,
-            "reconstruct": scores.reconstruct,
+            return criteria.magnitude(self.model, self.plan)
+        known: dict[str, Callable[..., criteria.Errors]] = {
+            "activation": criteria.activation,
+            "reconstruct": criteria.reconstruct,
         }
         if score not in known:
             raise CalibrationError(
@@ -176,8 +176,8 @@ class Calibration:
         params: float | None = None,
         macs: float | None = None,
         keep: Mapping[str, int] | None = None,
-        score: scores.Score = "reconstruct",
-        loss: scores.Loss | None = None,
+        score: criteria.Score = "reconstruct",
+        loss: criteria.Loss | None = None,
         refitted: bool = True,
         sequential: bool = False,
     ) -> nn.Module:
@@ -202,7 +202,7 @@ class Calibration:
 
     def chosen(
         self,
-        errors: scores.Errors,
+        errors: criteria.Errors,
         *,
         params: float | None,
         macs: float | None,
@@ -227,7 +227,7 @@ class Calibration:
             raise TargetError("the numbers in keep= leave more than params= or macs= allow.")
         return found
 
-    def _best(self, errors: scores.Errors, name: str, wanted: int) -> Tensor:
+    def _best(self, errors: criteria.Errors, name: str, wanted: int) -> Tensor:
         size = self.plan[name].size
         if not 1 <= wanted <= size:
             raise TargetError(f"keep={{'{name}': {wanted}}}: the group has 1 to {size} neurons.")

@@ -7,9 +7,9 @@ from typing import Any
 
 from torch import nn
 
+from thinrnn._calibration.criteria import Loss, Score
 from thinrnn._calibration.prune import Calibration
 from thinrnn._calibration.report import Agreement, pruning_report
-from thinrnn._calibration.scores import Loss, Score
 from thinrnn._gates.sizes import What
 from thinrnn._surgery.count import count
 from thinrnn._table import table

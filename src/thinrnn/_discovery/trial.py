@@ -5,7 +5,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from thinrnn._discovery.remedies import numbers_read, remedies
+from thinrnn._discovery.alternatives import alternatives, numbers_read
 from thinrnn._gates.attach import attach_, attached, detach_
 from thinrnn._model.isolation import precision_of, run, where_in_user_code
 from thinrnn._model.tree import Arguments
@@ -38,7 +38,7 @@ def prove(
     place = {group.name: i for i, group in enumerate(plan.groups)}
     good, bad = trial.parted(plan, [], list(plan.groups))
     sizes = numbers_read(model, examples) if bad else {}
-    for group, members in remedies([group for group, _ in bad], sizes):
+    for group, members in alternatives([group for group, _ in bad], sizes):
         left = {group.name for group, _ in bad}
         if members <= left and not trial.failure(replace(plan, groups=(*good, group))):
             good.append(group)

@@ -18,15 +18,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from thinrnn._gates.checkpointing import Draws, is_in_backward
 from thinrnn._gates.distributed import follow_, hand_out_, need_whole, wrapper_now
-from thinrnn._gates.draws import Draws, is_in_backward
 from thinrnn._gates.estimators import Estimator
 from thinrnn._gates.gate import Gate
+from thinrnn._gates.nan_gradients import guard_
 from thinrnn._gates.readers import Placement, Reader, find_readers
 from thinrnn._gates.scaled_weight import in_one_piece, is_transformed
 from thinrnn._gates.sizes import Sizes
-from thinrnn._gates.steps import guard_
-from thinrnn._gates.turns import Turn, calls_on_stack
+from thinrnn._gates.threads import Turn, calls_on_stack
 from thinrnn._layers.recurrent import RNNLayer
 from thinrnn._layers.registry import layers_of
 from thinrnn._model.copying import copy_module

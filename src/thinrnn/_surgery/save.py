@@ -26,7 +26,7 @@ from thinrnn._surgery.shrink import cut_
 from thinrnn.errors import FolderError, GateError, PlanError
 
 if TYPE_CHECKING:
-    from thinrnn._schemas import RecordFile, SavedModel
+    from thinrnn._file_formats import RecordFile, SavedModel
 
 Precision = Literal["float32", "float16", "int8"]
 FORMAT = 1
@@ -214,7 +214,7 @@ def _stored(name: str, tensor: Tensor, precision: Precision) -> dict[str, Tensor
 
 
 def _read(folder: Path) -> tuple[Record, dict[str, Tensor]]:
-    from thinrnn._schemas import SavedFormat, SavedModel
+    from thinrnn._file_formats import SavedFormat, SavedModel
 
     path = folder / "thinrnn.json"
     data = read_bytes(path)

@@ -25,7 +25,7 @@ from thinrnn._surgery.provenance import Record, find_record, set_record_
 from thinrnn._surgery.shrink import cut_, kept_neurons, shrink_
 from thinrnn._surgery.verify import verify
 from thinrnn._training.first_call import FirstCall
-from thinrnn._training.travel import State, Travel
+from thinrnn._training.state_dict import State, StateDictHooks
 from thinrnn.errors import GateError, PlanError, TargetError
 from thinrnn.plan import Plan
 
@@ -129,7 +129,7 @@ class Pruner:
         self.gate_optimizer: Optimizer | None = None
         self._optimizers: Sequence[Optimizer] = ()
         self._first_call = FirstCall(model)
-        self._travel = Travel(model, self)
+        self._state_hooks = StateDictHooks(model, self)
         if optimizer:
             self.use_optimizer_(optimizer)
 
@@ -209,7 +209,7 @@ class Pruner:
         """
         model, gated = self.model, attached(self.model)
         self._first_call.stop()
-        self._travel.stop()
+        self._state_hooks.stop()
         difference = 0.0
         if self._first_call.example is not None:
             small = compact(model, target=self.target)

@@ -54,7 +54,7 @@ def prune(
     from thinrnn.lab import recipes
     from thinrnn.lab.cli.find_model import find_model
     from thinrnn.lab.cli.output import progress, show
-    from thinrnn.lab.recipes.one_shot import prune_folder
+    from thinrnn.lab.recipes.prune_folder import prune_folder
     from thinrnn.lab.run import InputError
 
     if params is None and macs is None:

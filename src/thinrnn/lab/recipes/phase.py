@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 import thinrnn
+from thinrnn._file_formats import PlanFile
 from thinrnn._files import read_json
 from thinrnn._gates.attach import attached, is_attached
 from thinrnn._model.tree import map_tensors, tensors_in
-from thinrnn._schemas import PlanFile
 from thinrnn.errors import RunError, TargetError
 from thinrnn.lab.device.arithmetic import exact_products
 from thinrnn.lab.device.graphs import GraphedStep, Step

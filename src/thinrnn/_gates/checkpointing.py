@@ -1,7 +1,7 @@
 """The noise of past calls: checkpointing runs layers again in the backward pass.
 
     call 1: noise, nodes 7 to 19   ─┐
-    call 2: noise, nodes 21 to 33   ├──▶ backward: node 12 asks for its layers again ──▶ call 1
+    call 2: noise, nodes 21 to 33   ├──▶ backward: node 12 runs its layers again ──▶ call 1
     call 3: noise, nodes 35 to 47  ─┘
 
 Autograd numbers its nodes in the order of their creation, so the node that is at work tells which

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import thinrnn
-from thinrnn._calibration.scores import Score
+from thinrnn._calibration.criteria import Score
 from thinrnn.lab.recipes.finish import write_beside
 from thinrnn.lab.recipes.protocol import Recipe
 from thinrnn.lab.run.progress import Progress

@@ -17,7 +17,7 @@ KEY = "thinrnn:pruner"
 State = tuple[dict[str, Any], dict[str, Tensor]]  # what JSON can hold, and tensors
 
 
-class Traveller(Protocol):
+class Stateful(Protocol):
     """Whose state goes along with the model's."""
 
     def snapshot(self) -> State:
@@ -29,11 +29,11 @@ class Traveller(Protocol):
         ...
 
 
-class Travel:
+class StateDictHooks:
     """The two hooks on the model."""
 
-    def __init__(self, model: nn.Module, traveller: Traveller) -> None:
-        self.model, self.traveller = model, traveller
+    def __init__(self, model: nn.Module, stateful: Stateful) -> None:
+        self.model, self.stateful = model, stateful
         self.handles = [
             model.register_state_dict_post_hook(partial(self.write)),  # torch marks the hook
             model.register_load_state_dict_pre_hook(self.read),
@@ -43,7 +43,7 @@ class Travel:
         """Add the state to the model's."""
         if module is not self.model:  # a copy of the model
             return
-        about, tensors = self.traveller.snapshot()
+        about, tensors = self.stateful.snapshot()
         text = json.dumps(about).encode()
         state[prefix + KEY] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
         state.update({f"{prefix}{KEY}:{name}": t.detach().clone() for name, t in tensors.items()})
@@ -58,7 +58,7 @@ class Travel:
             return
         # torch is going through this dict, and gates come with a hook of their own
         module._load_state_dict_pre_hooks = OrderedDict(module._load_state_dict_pre_hooks)
-        self.traveller.restore_(json.loads(bytes(about.cpu().tolist())), tensors)
+        self.stateful.restore_(json.loads(bytes(about.cpu().tolist())), tensors)
 
     def stop(self) -> None:
         """Take the hooks off."""
@@ -68,5 +68,5 @@ class Travel:
             if getattr(getattr(hook, "hook", hook), "__self__", None) is self:
                 del self.model._load_state_dict_pre_hooks[key]
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "Travel":
+    def __deepcopy__(self, memo: dict[int, Any]) -> "StateDictHooks":
         return self  # a copy of the model has no pruner

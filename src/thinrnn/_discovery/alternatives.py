@@ -20,10 +20,10 @@ TIMES = (1, 2, 3, 4)  # an attribute may be a multiple: both directions, the gat
 MOST_TOGETHER = 2  # attributes that one group sets
 MOST_LIKELY = 4  # attributes of one size that are tried
 
-Remedy = tuple[Group, set[str]]  # a group to try, and the names of those it is made of
+Alternative = tuple[Group, set[str]]  # a group to try, and the names of those it is made of
 
 
-def remedies(groups: list[Group], numbers: Mapping[str, int]) -> Iterator[Remedy]:
+def alternatives(groups: list[Group], numbers: Mapping[str, int]) -> Iterator[Alternative]:
     """Yield what to try in place of groups that failed, those that tie the fewest neurons first."""
     for group in groups:
         for changed in _with_attributes(group, numbers):
@@ -86,7 +86,7 @@ def _likely(group: Group, numbers: Mapping[str, int]) -> Iterator[SizeAttribute]
                 yield SizeAttribute(name, times)
 
 
-def _of_one_attribute(groups: list[Group], numbers: Mapping[str, int]) -> Iterator[Remedy]:
+def _of_one_attribute(groups: list[Group], numbers: Mapping[str, int]) -> Iterator[Alternative]:
     """Yield groups of one size joined into one, where an attribute may be the size of all."""
     by_size: dict[int, list[Group]] = defaultdict(list)
     for group in groups:
@@ -96,7 +96,7 @@ def _of_one_attribute(groups: list[Group], numbers: Mapping[str, int]) -> Iterat
             yield _merged(_joined_name(own), size, own), {group.name for group in own}
 
 
-def _with_equal_parts(groups: list[Group]) -> Iterator[Remedy]:
+def _with_equal_parts(groups: list[Group]) -> Iterator[Alternative]:
     """Yield groups in which more neurons go together."""
     for own in _alike(groups):
         yield _merged(_joined_name(own), own[0].size, own), {group.name for group in own}

@@ -72,6 +72,7 @@ from thinrnn.plan import Plan as Plan
 from thinrnn.plan import Refusal as Refusal
 from thinrnn.plan import SizeAttribute as SizeAttribute
 from thinrnn.plan import Slice as Slice
+from thinrnn.plan import State as State
 from thinrnn.timing import Benchmark as Benchmark
 from thinrnn.timing import Timing as Timing
 from thinrnn.timing import benchmark as benchmark

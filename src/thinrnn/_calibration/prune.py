@@ -1,6 +1,6 @@
 """prune: a smaller model from a trained one and a few batches, without training.
 
-calls ── moments of what each matrix reads ── scores ── who goes ── refit who stays ── compact
+calls ── moments of what each matrix reads ── scores ── selection ── refit ── compact
 """
 
 import warnings
@@ -65,7 +65,7 @@ def prune(
         macs: The same for mult-adds per step.
         keep: A number of neurons for some groups, as in `keep={"lstm.l0": 96}`. Without `params`
             and `macs` all other groups stay whole.
-        score: What decides who goes: "reconstruct", the error that is left after refitting;
+        score: How neurons are ranked: "reconstruct", the error that is left after refitting;
             "activation", the mean square of a neuron's output times the squares of its readers;
             "magnitude", as `magnitude_`; "taylor", the squared slope of the loss along the gate.
         loss: For "taylor": a function of (output, example call) that returns a scalar.

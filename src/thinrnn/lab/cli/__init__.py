@@ -92,7 +92,8 @@ def _failure(error: Exception) -> tuple[int, str]:
     message = error.format_message()  # empty without a command: then the help was shown
     context = getattr(error, "ctx", None)
     program = context.command_path if context else "thinrnn"
-    return 2, f"{message.rstrip('.')}. See '{program} --help'." if message else ""
+    end = "" if message.endswith((".", "?")) else "."
+    return 2, f"{message}{end} See '{program} --help'." if message else ""
 
 
 def _one_line(message: str) -> str:

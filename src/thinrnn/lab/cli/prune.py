@@ -27,13 +27,16 @@ def prune(
         Path | None, typer.Option(help="Folder for the model; the default is MODEL/pruned.")
     ] = None,
     score: Annotated[
-        str, typer.Option(help=f"What decides who goes: {', '.join(SCORES)}.", metavar="SCORE")
+        str, typer.Option(help=f"How neurons are ranked: {', '.join(SCORES)}.", metavar="SCORE")
     ] = "reconstruct",
     sequential: Annotated[
         bool, typer.Option("--sequential", help="Refit once more, on the pruned model; slower.")
     ] = False,
     calls: Annotated[
-        int, typer.Option(min=2, help="Batches of ten texts to calibrate on; a fifth judges.")
+        int,
+        typer.Option(
+            min=2, help="Example batches, of ten texts each; a fifth of them only checks."
+        ),
     ] = 20,
     kind: Annotated[
         str, typer.Option(help="Which model of a run: dense, small or control.", metavar="KIND")
@@ -43,9 +46,9 @@ def prune(
 ) -> None:
     """Make a trained model smaller in seconds, without training.
 
-    Neurons go that the outputs miss least, and the weights of the others are refitted. The model is
-    measured before and after. A run's model is calibrated and measured on the run's own data,
-    unless a folder is given.
+    Removes the neurons that matter least for the outputs and refits the weights of the others, then
+    measures the model before and after. A run's model is pruned and measured with the run's own
+    data, unless --data names a folder.
     """
     import dataclasses
     import math

@@ -54,7 +54,7 @@ class TrainingSettings(BaseModel):
 
     # Training, the same for dense, gated and control
     batch: int = Field(20, ge=1, description="sequences per training step")
-    optimizer: str = Field("adam", description="rule for the weights")
+    optimizer: str = Field("adam", description="optimizer of the weights")
     lr: float = Field(1e-3, gt=0, description="learning rate of the weights")
     gate_lr: float = Field(1e-2, gt=0, description="learning rate of the gates (Adam)")
     weight_decay: float = Field(0.0, ge=0, description="weight decay, never on the gates")
@@ -88,7 +88,7 @@ class TrainingSettings(BaseModel):
         0.0, ge=0, description="'lasso': smaller weights are set to 0 once, after the last step"
     )
     lasso_embedding: bool = Field(
-        False, description="'lasso': also on the neurons of an embedding of its own"
+        False, description="'lasso': also on an embedding that is a group by itself"
     )
     gate: Literal["hard-concrete", "arm"] = Field(
         "hard-concrete", description="how gates learn; arm: unbiased, two forward passes per step"

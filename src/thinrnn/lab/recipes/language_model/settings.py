@@ -61,8 +61,8 @@ class LanguageModelSettings(TrainingSettings):
     locked: bool = Field(False, description="one dropout mask for all steps of a window")
     small_dropout: Probability | None = Field(
         None,
-        description="dropout of the small model and its control, the others in proportion; it "
-        "moves there from dropout while gates close; none: like dropout",
+        description="dropout of the small model and its control; other dropouts change in "
+        "proportion, and all move there while gates close; none: like dropout",
     )
     init_range: float | None = Field(
         0.1,
@@ -81,10 +81,12 @@ class LanguageModelSettings(TrainingSettings):
     )
     batch: int = Field(20, ge=1, description="streams of text side by side")
     bptt: int = Field(35, ge=1, description="tokens per training step and stream")
-    optimizer: Literal["sgd", "nt-asgd", "adam"] = Field("adam", description="rule for the weights")
+    optimizer: Literal["sgd", "nt-asgd", "adam"] = Field(
+        "adam", description="optimizer of the weights"
+    )
     lr: float = Field(2e-3, gt=0, description="learning rate of the weights")
     gate_optimizer: Literal["adam", "weights"] = Field(
-        "adam", description="rule for the gates; weights: the weights' own, with their rate"
+        "adam", description="optimizer of the gates; weights: that of the weights, with its lr"
     )
     gate_lr: float = Field(2e-2, gt=0, description="learning rate of the gates (Adam)")
     clip: float = Field(0.25, ge=0, description="largest norm of the gradient; 0: no clipping")
@@ -111,8 +113,8 @@ class LanguageModelSettings(TrainingSettings):
     written: int = Field(
         0,
         ge=0,
-        description="texts as long as the training text that the teacher writes as more training "
-        "data (gated and control)",
+        description="number of texts, each as long as the training text, that the teacher writes as "
+        "extra training data (gated and control)",
     )
     patience: int = Field(
         0, ge=0, description="stop after this many epochs without a better one; 0: never"

@@ -47,7 +47,7 @@ class SquadSettings(TrainingSettings):
     steps: int = Field(10_000, ge=1, description="training steps")
     eval_every: int = Field(1000, ge=1, description="steps of an epoch, which ends with dev")
     batch: int = Field(60, ge=1, description="questions per step")
-    optimizer: Literal["adam", "adadelta"] = Field("adam", description="rule for the weights")
+    optimizer: Literal["adam", "adadelta"] = Field("adam", description="optimizer of the weights")
     schedule: Literal["constant", "cosine"] = Field(
         "constant", description="learning rate over time"
     )

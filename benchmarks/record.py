@@ -27,9 +27,11 @@ def parser(doc: str | None, file: str) -> argparse.ArgumentParser:
     return made
 
 
-def medians(calls: Mapping[str, Call], rounds: int) -> dict[str, float]:
+def medians(
+    calls: Mapping[str, Call], rounds: int, *, now: Callable[[], float] | None = None
+) -> dict[str, float]:
     """Return the median milliseconds of each call, all warm."""
-    clock = warm_clock(calls)
+    clock = warm_clock(calls, now=now)
     times = [clock.round() for _ in range(rounds)]
     return {name: statistics.median(one[name] for one in times) for name in calls}
 

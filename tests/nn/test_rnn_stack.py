@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_sequence
 
 from thinrnn.errors import StateError, ThinRNNError
-from thinrnn.nn.rnn_stack import RNNStack, make_cell, reversed_index
+from thinrnn.nn.rnn_cell import make_cell
+from thinrnn.nn.rnn_stack import RNNStack, reversed_index
 from thinrnn.nn.states import States
 
 GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
@@ -283,6 +284,54 @@ def test_export_with_states() -> None:
     result = program.module()(x, h_0)
     assert isinstance(result[1], States)
     assert_same(result, stack(x, h_0), tolerance=1e-6)
+
+
+@pytest.mark.parametrize("cls", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_scripted_stack_equals_the_stack(cls: type[nn.RNNBase], batch_first: bool) -> None:
+    sizes = {"l0": (8, 4), "l0_reverse": (8, 3), "l1": (7, 5), "l1_reverse": (7, 2)}
+    cells = {name: cls(*size, batch_first=batch_first) for name, size in sizes.items()}
+    model = nn.Sequential(RNNStack(cells, batch_first=batch_first, dropout=0.5)).eval()
+    names = list(model.state_dict())
+    for x in (torch.randn(3, 4, 8), torch.randn(3, 8)):
+        expected, hx = model(x)
+        again = model[0](x, hx)
+        scripted = torch.jit.script(model)
+        output, states = scripted(x)
+        assert_same(output, expected)
+        assert_same(tuple(scripted[0](x, states)), (again[0], again[1]))
+        assert list(scripted.state_dict()) == names
+    assert_same(model(x)[0], expected)  # the model itself may still be called
+
+
+def test_scripted_projections() -> None:
+    stack = RNNStack.from_rnn(nn.LSTM(6, 5, 2, proj_size=3)).eval()
+    x = torch.randn(4, 2, 6)
+    assert_same(torch.jit.script(stack)(x)[0], stack(x)[0])
+    stack = RNNStack.from_rnn(nn.LSTM(6, 5, proj_size=3))
+    stack.l0.proj_size = 5
+    with pytest.raises(ThinRNNError, match=r"projects 5 neurons to 5.*torch\.jit\.script"):
+        torch.jit.script(stack)
+
+
+def test_hooks_on_cells_run_in_every_call() -> None:
+    stack, x = gru_stack(), torch.randn(3, 5, 40)
+    expected = stack(x)[0]
+    seen: list[str] = []
+    stack.l1.register_forward_hook(lambda *_: seen.append("l1"))
+    assert_same(stack(x)[0], expected)
+    assert seen == ["l1"]
+
+
+@given(cases(kind="LSTM", layout="padded", bidirectional=False))
+def test_single_steps_equal_one_long_call(case: Case) -> None:
+    stack, x = RNNStack.from_rnn(case.module()), case.input()
+    time = 1 if case.batch_first else 0
+    hx, outputs = None, []
+    for step in x.split(1, time):
+        output, hx = stack(step, hx)
+        outputs.append(output)
+    assert_same((torch.cat(outputs, time), hx), stack(x))
 
 
 def parameter_gradients(module: nn.Module, result: Any) -> list[Tensor]:

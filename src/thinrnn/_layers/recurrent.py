@@ -9,7 +9,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from thinrnn._layers.base import Edit, Intake, Layer, argument
 from thinrnn.nn.rhn import RHN
-from thinrnn.nn.rnn_stack import GATES
+from thinrnn.nn.rnn_cell import GATES
 
 MADE = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 

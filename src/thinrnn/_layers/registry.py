@@ -16,7 +16,7 @@ from thinrnn._layers.feedforward import (
 from thinrnn._layers.recurrent import CellLayer, RHNLayer, RNNLayer
 from thinrnn.errors import LayerError
 from thinrnn.nn.rhn import RHN
-from thinrnn.nn.rnn_stack import ProjectedLSTM
+from thinrnn.nn.rnn_cell import ProjectedLSTM
 
 LayerClass = TypeVar("LayerClass", bound=type[Layer])
 

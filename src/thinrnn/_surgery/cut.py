@@ -16,7 +16,8 @@ from thinrnn._layers.recurrent import RNNLayer
 from thinrnn._layers.registry import layer_of
 from thinrnn._surgery.full_width_inputs import kept_in_state
 from thinrnn.errors import PlanError
-from thinrnn.nn.rnn_stack import ProjectedLSTM, RNNStack
+from thinrnn.nn.rnn_cell import ProjectedLSTM
+from thinrnn.nn.rnn_stack import RNNStack
 from thinrnn.plan import Plan, Slice, State, named_tensors
 
 Keep = dict[str, Tensor]  # group -> neurons to keep, ascending

@@ -3,13 +3,11 @@
     input ─┬─ l0 ─────────┬─ cat, dropout ─┬─ l1 ─────────┬─ cat ── output
            └─ l0_reverse ─┘                └─ l1_reverse ─┘
 
-Every box is a plain nn.LSTM, nn.GRU or nn.RNN of one layer and one direction, so all of them run
-on torch's fused kernels.
+Every box is a plain nn.LSTM, nn.GRU or nn.RNN of one layer and one direction, and one call of
+torch's function. Torch's own RNN of several layers takes about as long (`benchmarks/stacks.py`).
 """
 
-import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -18,15 +16,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from thinrnn.errors import StateError, ThinRNNError
+from thinrnn.nn.rnn_cell import CLASSES, make_cell, run_cell
+from thinrnn.nn.scripted_stack import ScriptedLSTM, ScriptedRNN
 from thinrnn.nn.states import describe, join, split
 
-GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
-_CLASSES: dict[str, Callable[..., nn.RNNBase]] = {
-    "LSTM": nn.LSTM,
-    "GRU": nn.GRU,
-    "RNN_TANH": partial(nn.RNN, nonlinearity="tanh"),
-    "RNN_RELU": partial(nn.RNN, nonlinearity="relu"),
-}
 _KINDS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
 # Runs a cell on x from a state, backward or not; returns its output and final state.
 RunCell = Callable[[nn.RNNBase, Tensor, Any, bool], tuple[Tensor, Any]]
@@ -40,7 +33,8 @@ class RNNStack(nn.Module):
     Where all sizes agree a state is one tensor (layers * directions, batch, size), as in torch.
     Where they differ it is a `States`, a list of one tensor (batch, size) per layer and direction;
     h and c of an LSTM are decided separately. As input, either form is accepted, and any list or
-    tuple of tensors.
+    tuple of tensors. Under `torch.jit.script` a state is always a list (a pair of lists for an
+    LSTM), and input is a tensor.
 
     Args:
         cells: modules of one layer and one direction, called "l0", "l1", ... and, for two
@@ -72,6 +66,7 @@ class RNNStack(nn.Module):
                 f"RNNStack: got cells called {', '.join(cells) or 'nothing'}; call them "
                 "l0, l1, ... and, for two directions, also l0_reverse, l1_reverse, ..."
             )
+        self._names = tuple(names)
         for name in names:
             self.add_module(name, cells[name])
         self._check_cells()
@@ -95,7 +90,7 @@ class RNNStack(nn.Module):
         if isinstance(hidden, tuple) or isinstance(projection, tuple) or 0 < hidden <= projection:
             return None
         options: dict[str, Any] = {"proj_size": projection} if projection else {}
-        rnn = _CLASSES[self.mode](
+        rnn = CLASSES[self.mode](
             *(self.input_size, hidden, self.num_layers),
             bias=self.bias,
             batch_first=self.batch_first,
@@ -123,8 +118,8 @@ class RNNStack(nn.Module):
     @property
     def cells(self) -> dict[str, nn.RNNBase]:
         """The modules inside, by name, in the order of the states."""
-        names = _cell_names(self.num_layers, self.bidirectional)
-        return {name: getattr(self, name) for name in names}
+        modules: Any = self._modules
+        return {name: modules[name] for name in self._names}
 
     # Sizes are read from the cells each time: cells may be made smaller where they are.
 
@@ -170,7 +165,7 @@ class RNNStack(nn.Module):
         given = self._split_states(hx, (x.size(batch_dim),) if batched else ())
 
         def run(cell: nn.RNNBase, x: Tensor, state: Any, backward: bool) -> tuple[Tensor, Any]:
-            output, last = cell(x.flip(time_dim) if backward else x, state)
+            output, last = run_cell(cell, x.flip(time_dim) if backward else x, None, state)
             return output.flip(time_dim) if backward else output, last
 
         output, final = self._run(x, given, run)
@@ -187,7 +182,7 @@ class RNNStack(nn.Module):
 
         def run(cell: nn.RNNBase, x: Tensor, state: Any, backward: bool) -> tuple[Tensor, Any]:
             x = x.index_select(0, mirror) if backward else x
-            (output, *_), last = cell(PackedSequence(x, batch_sizes), state)
+            output, last = run_cell(cell, x, batch_sizes, state)
             return output.index_select(0, mirror) if backward else output, last
 
         output, final = self._run(x, given, run)
@@ -230,6 +225,10 @@ class RNNStack(nn.Module):
         if self.mode != "LSTM":
             return join(final)
         return tuple(join(list(states)) for states in zip(*final, strict=True))
+
+    def __prepare_scriptable__(self) -> nn.Module:
+        """Return what torch.jit.script puts in the place of this module."""
+        return ScriptedLSTM(self) if self.mode == "LSTM" else ScriptedRNN(self)
 
     def _check_cells(self) -> None:
         width = self.input_size
@@ -283,66 +282,6 @@ def _cat(outputs: list[Tensor]) -> Tensor:
 def each_state(states: list[Any], change: Callable[[Tensor], Tensor]) -> list[Any]:
     """Return the same states, each h or (h, c), with every tensor changed."""
     return [tuple(map(change, s)) if isinstance(s, tuple) else change(s) for s in states]
-
-
-class ProjectedLSTM(nn.LSTM):
-    """An `nn.LSTM` whose projection may also be as wide as the cell or wider, as after pruning."""
-
-    def forward(self, input: Any, hx: Any = None) -> Any:
-        if self.proj_size < self.hidden_size:
-            return super().forward(input, hx)
-        # Torch recognizes a projection by h and c having different sizes, and cuDNN needs h to be
-        # the smaller one. So idle cells are added: with weights of zero their c stays zero, and
-        # the projection does not read them. On a copy, since other threads may run this module.
-        cells, idle = self.hidden_size, self.proj_size + 1 - self.hidden_size
-        wide = copy.copy(self)  # which also brings _flat_weights up to date
-        wide._flat_weight_refs = self._flat_weight_refs
-        names, weights = self._flat_weights_names, self._flat_weights
-        wide._flat_weights = [
-            F.pad(weight, (0, idle)) if "weight_hr" in name else _pad_rows(weight, cells, idle)
-            for name, weight in zip(names, weights, strict=True)
-            if weight is not None
-        ]
-        wide.hidden_size = cells + idle
-        if hx is not None:
-            hx = (hx[0], F.pad(hx[1], (0, idle)))
-        output, (h_n, c_n) = nn.LSTM.forward(wide, input, hx)
-        return output, (h_n, c_n[..., :cells])
-
-    def flatten_parameters(self) -> None:
-        if self.proj_size < self.hidden_size:
-            super().flatten_parameters()
-
-
-def _pad_rows(weight: Tensor, cells: int, idle: int) -> Tensor:
-    gates = weight.view(-1, cells, *weight.shape[1:])  # (4, n, m) or (4, n)
-    return F.pad(gates, (0, 0) * (gates.dim() - 2) + (0, idle)).flatten(0, 1)
-
-
-def make_cell(
-    mode: str, parameters: Mapping[str, nn.Parameter], *, batch_first: bool
-) -> nn.RNNBase:
-    """Return a module of one layer and one direction around these parameters ("weight_ih_l0")."""
-    projected = "weight_hr_l0" in parameters
-    # On the meta device nothing is allocated or drawn at random. Sizes follow from the parameters,
-    # also where torch's constructor would refuse them.
-    options: dict[str, Any] = {
-        "bias": "bias_ih_l0" in parameters,
-        "batch_first": batch_first,
-        "device": "meta",
-    }
-    cell = (
-        ProjectedLSTM(1, 2, proj_size=1, **options)
-        if projected
-        else _CLASSES[mode](1, 1, **options)
-    )
-    for name, parameter in parameters.items():
-        setattr(cell, name, parameter)
-    rows, cell.input_size = parameters["weight_ih_l0"].shape
-    cell.hidden_size = rows // GATES[mode]
-    cell.proj_size = parameters["weight_hr_l0"].shape[0] if projected else 0
-    cell._init_flat_weights()
-    return cell
 
 
 def reversed_index(batch_sizes: Tensor) -> Tensor:

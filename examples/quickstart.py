@@ -31,7 +31,7 @@ WIDTH, SHARED, EPOCHS = (32, 1, 3) if QUICK else (192, 2, 8)
 
 
 class LanguageModel(nn.Module):
-    """An ordinary model: nothing in it knows of pruning."""
+    """An ordinary model, written without pruning in mind."""
 
     def __init__(self, vocabulary: int, width: int) -> None:
         super().__init__()

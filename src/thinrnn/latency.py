@@ -239,7 +239,7 @@ def _shown(models: Iterable[T]) -> Iterable[T]:
 
 
 def _cut(gated: Attached, kept: Kept) -> tuple[Kept, nn.Module]:
-    """Return the model with so many neurons of each group, and the numbers that are left."""
+    """Return the model with this many neurons of each group, and the numbers that are left."""
     for name, gate in gated.gates.items():
         if gate.size < gate.full_size:
             raise TargetError(

@@ -173,7 +173,7 @@ def benchmark(
 
 
 def timing_of(times: list[float], calls: int) -> Timing:
-    """Return median and spread of times, each the mean of so many calls."""
+    """Return median and spread of times, each the mean of this many calls."""
     ordered = sorted(times)
     last = len(ordered) - 1
     low, high = ordered[round(0.1 * last)], ordered[round(0.9 * last)]
@@ -182,7 +182,7 @@ def timing_of(times: list[float], calls: int) -> Timing:
 
 @contextlib.contextmanager
 def torch_threads(count: int) -> Iterator[None]:
-    """Let torch use so many CPU threads meanwhile."""
+    """Let torch use this many CPU threads meanwhile."""
     import torch
 
     before = torch.get_num_threads()

@@ -15,7 +15,7 @@ Moved = dict[int, dict[Port, Tensor]]  # per tensor among the arguments, feature
 
 @dataclass(frozen=True)
 class InputFeatures:
-    """An argument whose entries along one axis are features, and who reads which of them."""
+    """An argument whose entries along one axis are features, and which layers read each."""
 
     name: str
     size: int

@@ -1,4 +1,4 @@
-"""Finding out who feeds whom: the model runs with its known layers cut out.
+"""Finding out which layer feeds which: the model runs with its known layers cut out.
 
         x ──▶ [embedding] ··· dropout ···▶ [lstm] ··· tanh, cat, attention ···▶ [decoder] ──▶ y
                   └ replayed                  └ replayed, some channels changed

@@ -43,7 +43,7 @@ def _hold_gates(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
             "the gradients of the gates are NaN or infinite: gates stay where they are in such "
             "steps, but the optimizer may still move the weights. Skip steps whose loss is not "
             "finite, and look for the cause with torch.autograd.set_detect_anomaly(True). This "
-            "is said once.",
+            "warning comes once.",
             stacklevel=3,  # the caller of step()
         )
 

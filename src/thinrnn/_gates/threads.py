@@ -1,4 +1,4 @@
-"""One call of a gated model at a time: all threads share the layers that gated weights hang over.
+"""One call of a gated model at a time: all threads share the layers whose weights are gated.
 
 A lock held during a call could not be copied or pickled with the model, would outlive a call that
 Ctrl-C broke off, and would stay locked in a forked process. So a turn is a thread's number.

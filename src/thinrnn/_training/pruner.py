@@ -66,8 +66,8 @@ class Pruner:
         l0: Instead of a target the `weight` of `L0`. Add `penalty()` to the loss.
         gate_lr: Learning rate of the gates. By default 20 over the steps of the target, between
             0.005 and 0.5; with `l0` 0.01.
-        start_step: Attach gates after so many steps, 1 or more.
-        start_epoch: Attach gates after so many epochs.
+        start_step: Attach gates after this many steps, 1 or more.
+        start_epoch: Attach gates after this many epochs.
         plan: The groups to prune, from `find_groups`. By default all that are found.
 
     Attributes:

@@ -186,7 +186,7 @@ def _lengths(subject: Subject) -> list[int]:
 
 
 def _tensors(subject: Subject, steps: int) -> list[Tensor]:
-    """Return one sequence of inputs, of so many steps."""
+    """Return one sequence of inputs, of this many steps."""
     sizes: dict[DynamicAxis, int] = {}
     for axis in subject.axes:
         if axis.name in ("time", "batch"):

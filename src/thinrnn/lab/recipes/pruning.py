@@ -51,7 +51,7 @@ class Pruning:
         """Close gates for the last time, on the weights that are evaluated."""
 
     def progress_at(self, step: int) -> float:
-        """Return how far the size has come down after so many steps, from 0 to 1."""
+        """Return how far the size has come down after this many steps, from 0 to 1."""
         return 1.0
 
     def state_dict(self) -> dict[str, Any] | None:
@@ -153,7 +153,7 @@ class ByLasso(Pruning):
 
 
 def add_gates(settings: TrainingSettings, model: nn.Module, plan: Plan, steps: int) -> Pruning:
-    """Put gates on a dense model; return what closes them in a training of so many steps."""
+    """Put gates on a dense model; return what closes them in a training of this many steps."""
     if settings.lasso is not None:
         return ByLasso(model, plan, settings)
     kind = thinrnn.ARM if settings.gate == "arm" else thinrnn.HardConcrete

@@ -118,7 +118,7 @@ class TrainingSettings(BaseModel):
         60.0, ge=0, description="seconds between checkpoints inside an epoch"
     )
     checkpoint_steps: int = Field(
-        0, ge=0, description="also a checkpoint every so many steps; 0: by time alone"
+        0, ge=0, description="also a checkpoint every this many steps; 0: by time alone"
     )
     tensorboard: bool = Field(True, description="also write TensorBoard events, if installed")
     bench_batch: int = Field(10, ge=1, description="batch size when the models are timed")
@@ -205,7 +205,7 @@ class TrainingSettings(BaseModel):
         return False
 
     def stops_after(self, bad_epochs: int) -> bool:
-        """Whether to stop after so many epochs without a better one."""
+        """Whether to stop after this many epochs without a better one."""
         return False
 
     def with_full_paths(self) -> Self:

@@ -113,8 +113,8 @@ class LanguageModelSettings(TrainingSettings):
     written: int = Field(
         0,
         ge=0,
-        description="number of texts, each as long as the training text, that the teacher writes as "
-        "extra training data (gated and control)",
+        description="number of texts, each as long as the training text, that the teacher writes "
+        "as extra training data (gated and control)",
     )
     patience: int = Field(
         0, ge=0, description="stop after this many epochs without a better one; 0: never"

@@ -81,7 +81,7 @@ def save_model(
 
 
 def read_vocabulary(folder: Path) -> SquadVocabulary:
-    """Return what the model of a folder knows of words."""
+    """Return the words of the model in a folder."""
     return read_file(folder / "vocabulary.json", SquadVocabulary)
 
 

@@ -1,4 +1,4 @@
-"""What a model knows of words: rows that it trained itself, characters, and GloVe beside them.
+"""The words of a model: rows that it trained itself, characters, and GloVe beside them.
 
 row 0      padding
 row 1      a word that neither the model nor GloVe knows

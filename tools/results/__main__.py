@@ -11,7 +11,7 @@ from pathlib import Path
 
 from thinrnn.errors import ThinRNNError
 from thinrnn.lab.run import InputError, RunFolder
-from thinrnn.lab.run.progress import Shown
+from thinrnn.lab.run.progress import shown_on
 from tools.results.pages import write_pages
 from tools.results.publish import publish
 
@@ -38,7 +38,7 @@ def _publish(options: argparse.Namespace) -> None:
             raise InputError(f"--{name} works with one run: publish the others separately.")
     runs = [RunFolder(run) for run in options.runs]
     control = None if options.control is None else RunFolder(options.control)
-    with Shown(sys.stderr if options.json else sys.stdout) as progress:
+    with shown_on(sys.stderr if options.json else sys.stdout) as progress:
         written = [
             publish(
                 run,

@@ -2,12 +2,12 @@ import io
 
 import pytest
 
-from thinrnn.lab.run.progress import Bar, Plain, Shown, time_left
+from thinrnn.lab.run.progress import Bar, Plain, shown_on, time_left
 
 
 def test_without_a_terminal_lines_are_plain_and_now_and_then():
     out = io.StringIO()
-    with Shown(out) as progress:
+    with shown_on(out) as progress:
         progress.start("gated", 100)
         progress.step(1, loss="5.0")
         progress.line("half way")
@@ -53,7 +53,7 @@ def test_a_terminal_gets_a_bar_with_the_texts_beside_it():
             return True
 
     out = Terminal()
-    with Shown(out) as progress:
+    with shown_on(out) as progress:
         progress.start("dense", 10)
         progress.step(5, ppl="99.5")
         progress.line("[not markup] text")

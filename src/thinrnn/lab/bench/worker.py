@@ -3,7 +3,8 @@
 One runtime to a process: their threads and allocators do not disturb each other. ONNX Runtime runs
 without torch, so that the memory of its process is that of a program which has the file alone.
 `Worker` is the end in the main process; `main` runs in the process itself. Requests and answers are
-JSON, one to a line.
+JSON, one to a line. By hand, because pools of Python do not end a process that hangs, together with
+what it has started, and start it with what the main program imports.
 """
 
 import contextlib

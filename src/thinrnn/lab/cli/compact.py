@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from thinrnn.lab.cli.options import Force, Json, refuse_to_replace
+from thinrnn.lab.cli.options import MODEL_FILES, Force, Json, refuse_to_replace
 from thinrnn.lab.command import command
 
 
@@ -36,8 +36,7 @@ def compact(
     opened = RunFolder(run)
     folder = run / "compact" if out is None else out
     if out is not None:
-        for name in ("model.safetensors", "thinrnn.json", "recipe.json"):
-            refuse_to_replace(folder / name, force)
+        refuse_to_replace(force, *(folder / name for name in MODEL_FILES))
     with progress(json) as shown:
         made = recompact(
             recipes.recipe(opened.config["recipe"]),
@@ -47,9 +46,8 @@ def compact(
             precision=precision,
             progress=shown,
         )
-    neurons = "-".join(map(str, made["neurons"].values()))
     rows = [
-        ("neurons", neurons),
+        ("neurons", "-".join(map(str, made["neurons"].values()))),
         ("weights", f"{made['weights']:,}"),
         ("largest output difference", f"{made['difference']:.2g}"),
     ]

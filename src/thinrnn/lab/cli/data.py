@@ -37,28 +37,16 @@ def data(
             dataclasses.replace(file, url=f"{mirror.rstrip('/')}/{file.name}") for file in files
         )
     with progress(json) as shown:
-        fetched = {file.name: fetch(file, folder, shown) for file in files}
+        fetched = [(file, fetch(file, folder, shown)) for file in files]
     rows = [
-        (
-            file.name,
-            f"{file.size:,} bytes",
-            "downloaded" if fetched[file.name] else "already there",
-        )
-        for file in files
+        (file.name, f"{file.size:,} bytes", "downloaded" if is_new else "already there")
+        for file, is_new in fetched
     ]
-    result = {
-        "corpus": chosen.name,
-        "folder": str(folder),
-        "files": [
-            {
-                "name": file.name,
-                "bytes": file.size,
-                "sha256": file.sha256,
-                "fetched": fetched[file.name],
-            }
-            for file in files
-        ],
-    }
+    listed = [
+        {"name": file.name, "bytes": file.size, "sha256": file.sha256, "fetched": is_new}
+        for file, is_new in fetched
+    ]
+    result = {"corpus": chosen.name, "folder": str(folder), "files": listed}
     next_ = command("train", "ptb-paper", "--data", folder)
     last = f"wrote the {chosen.title} to {folder}; next: {next_}"
     show(result, table(rows), last, as_json=json)

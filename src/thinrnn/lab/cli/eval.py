@@ -23,12 +23,10 @@ def evaluate(
 
     A run's model is measured on the run's own texts, unless others are given.
     """
-    import math
-
     from thinrnn._table import table
     from thinrnn.lab import recipes
     from thinrnn.lab.cli.find_model import find_model
-    from thinrnn.lab.cli.output import progress, show
+    from thinrnn.lab.cli.output import exit_if_measured, measured_rows, progress, show
     from thinrnn.lab.run import InputError
 
     found = find_model(path, kind)
@@ -41,9 +39,7 @@ def evaluate(
         )
     with progress(json) as shown:
         measured = recipe.score(found.folder, files, config=found.config, progress=shown)
-    numbers = {k: f"{v:.3f}" if isinstance(v, float) else f"{v:,}" for k, v in measured.items()}
-    names = {"params": "parameters", "macs": "mult-adds/step"}
-    text = table([(names.get(n, n.replace("_", " ")), value) for n, value in numbers.items()])
     last = f"measured {found.folder}, wrote nothing; next: {command('bench', path)}"
-    show({"model": str(found.folder), **measured}, text, last, as_json=json)
-    raise typer.Exit(0 if all(map(math.isfinite, measured.values())) else 1)
+    result = {"model": str(found.folder), **measured}
+    show(result, table(measured_rows(measured)), last, as_json=json)
+    exit_if_measured(measured)

@@ -87,6 +87,7 @@ def _to_onnx(found: "Found", out: Path, streaming: bool, best: int | None) -> "E
     import dataclasses
 
     from thinrnn.lab import recipes
+    from thinrnn.onnx.runtime import OnnxFile
 
     recipe = recipes.recipe(found.recipe)
     about = {name: value for name, value in found.figures().items() if name in QUALITY}
@@ -94,12 +95,8 @@ def _to_onnx(found: "Found", out: Path, streaming: bool, best: int | None) -> "E
         done = recipe.export(found.folder, file, streaming=streaming, metadata=about)
     if best is None:
         return done
-    given: dict[str, Any] = {
-        "path": out,
-        "bytes": out.stat().st_size,
-        "outputs": outputs_of(out),
-    }
-    return dataclasses.replace(done, **given)
+    outputs = {name: tuple(value.shape) for name, value in OnnxFile(out).outputs.items()}
+    return dataclasses.replace(done, path=out, bytes=out.stat().st_size, outputs=outputs)
 
 
 @contextlib.contextmanager
@@ -119,10 +116,3 @@ def best_words_alone(path: Path, k: int | None) -> Iterator[Path]:
         top_k_onnx(whole, path, k=k)
     finally:
         whole.unlink(missing_ok=True)
-
-
-def outputs_of(path: Path) -> dict[str, tuple[int | str, ...]]:
-    """Return the names and shapes of a file's outputs."""
-    from thinrnn.onnx.runtime import OnnxFile
-
-    return {name: tuple(value.shape) for name, value in OnnxFile(path).outputs.items()}

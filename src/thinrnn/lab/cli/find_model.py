@@ -4,10 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from thinrnn._files import read_json
 from thinrnn.errors import RunError
 from thinrnn.lab.command import command
 from thinrnn.lab.run import InputError, RunFolder
 from thinrnn.lab.run.folder import MODELS
+from thinrnn.lab.run.schemas import AnyFields, Made
 
 
 @dataclass(frozen=True)
@@ -28,14 +30,11 @@ class Found:
         if self.run is not None:
             found = self.run.summary(self.kind)
         else:
-            from thinrnn.lab.model_folder import read_file
-            from thinrnn.lab.run.schemas import AnyFields
-
             folder = self.folder.resolve()
             results, name = folder.parent.parent, f"{folder.name}.json"
             files = [*results.glob(name), *results.glob(f"*/{name}")]  # of the published run
             published = folder.parent.name == "models" and files
-            found = read_file(files[0], AnyFields).table().get("stored") if published else None
+            found = read_json(files[0], AnyFields).table().get("stored") if published else None
         return {name: value for name, value in (found or {}).items() if value is not None}
 
 
@@ -62,7 +61,7 @@ def find_model(path: Path, kind: str = "small") -> Found:
 def find_models(path: Path) -> list[Found]:
     """Return all finished models of a run, or the one in a folder."""
     if (path / "recipe.json").exists():
-        return [Found(path, _recipe(path), path.name)]
+        return [Found(path, read_json(path / "recipe.json", Made).recipe, path.name)]
     if not path.exists():
         raise RunError(f"{path} does not exist; '{command('list')}' shows the runs.")
     if not (path / "config.json").exists():
@@ -81,10 +80,3 @@ def find_models(path: Path) -> list[Found]:
             f"continue it with '{command('train', '--resume', path)}'."
         )
     return found
-
-
-def _recipe(folder: Path) -> str:
-    from thinrnn._files import read_json
-    from thinrnn.lab.run.schemas import Made
-
-    return read_json(folder / "recipe.json", Made).recipe

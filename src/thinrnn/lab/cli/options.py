@@ -29,13 +29,13 @@ Best = Annotated[
 ]
 
 
-def refuse_to_replace(path: Path, force: bool) -> None:
-    """Refuse to write a file that is there, unless the user wants that.
+MODEL_FILES = ("model.safetensors", "thinrnn.json", "recipe.json", "vocabulary.json")
 
-    Raises:
-        InputError: The file is there, and `force` is false.
-    """
+
+def refuse_to_replace(force: bool, *paths: Path) -> None:
+    """Refuse to write files that are there, unless the user wants that."""
     from thinrnn.lab.run.errors import InputError
 
-    if not force and os.path.lexists(path):
-        raise InputError(f"{path} is there already: choose another --out, or give --force.")
+    for path in paths:
+        if not force and os.path.lexists(path):
+            raise InputError(f"{path} is there already: choose another --out, or give --force.")

@@ -3,7 +3,10 @@
 import json
 import math
 import sys
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, NoReturn
+
+import typer
 
 from thinrnn.errors import (
     CalibrationError,
@@ -17,7 +20,7 @@ from thinrnn.errors import (
 )
 from thinrnn.lab.printable import printable
 from thinrnn.lab.run.errors import InputError, InterruptedRunError, StorageError
-from thinrnn.lab.run.progress import Shown
+from thinrnn.lab.run.progress import Progress, shown_on
 
 BAD_INPUT = (
     InputError,
@@ -39,9 +42,9 @@ def exit_code(error: ThinRNNError) -> int:
     return 2 if isinstance(error, BAD_INPUT) else 1
 
 
-def progress(as_json: bool) -> Shown:
+def progress(as_json: bool) -> AbstractContextManager[Progress]:
     """Return where progress goes: to stderr beside JSON, else to stdout."""
-    return Shown(sys.stderr if as_json else sys.stdout)
+    return shown_on(sys.stderr if as_json else sys.stdout)
 
 
 def show(result: dict[str, Any], text: str, last: str, *, as_json: bool) -> None:
@@ -50,6 +53,22 @@ def show(result: dict[str, Any], text: str, last: str, *, as_json: bool) -> None
         print(printable(json.dumps(_plain(result), indent=1, ensure_ascii=False)))
     else:
         print(printable("\n".join(part for part in (text, last) if part)))
+
+
+def measured_rows(*models: dict[str, Any]) -> list[list[str]]:
+    """Return a row for each figure that recipes measure, with a cell for each model."""
+    names = {"params": "parameters", "macs": "mult-adds/step"}
+    return [
+        [names.get(name, name.replace("_", " "))]
+        + [f"{m[name]:.3f}" if isinstance(m[name], float) else f"{m[name]:,}" for m in models]
+        for name in models[0]
+    ]
+
+
+def exit_if_measured(*models: dict[str, Any]) -> NoReturn:
+    """Exit with code 0 if every figure is a number, else with 1."""
+    numbers = [value for model in models for value in model.values()]
+    raise typer.Exit(0 if all(map(math.isfinite, numbers)) else 1)
 
 
 def _plain(value: Any) -> Any:

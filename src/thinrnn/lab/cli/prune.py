@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from thinrnn.lab.cli.options import Force, Json, ModelPath, refuse_to_replace
+from thinrnn.lab.cli.options import MODEL_FILES, Force, Json, ModelPath, refuse_to_replace
 from thinrnn.lab.command import command
 
 SCORES = ("reconstruct", "activation", "magnitude")
@@ -51,12 +51,11 @@ def prune(
     data, unless --data names a folder.
     """
     import dataclasses
-    import math
 
     from thinrnn._table import table
     from thinrnn.lab import recipes
     from thinrnn.lab.cli.find_model import find_model
-    from thinrnn.lab.cli.output import progress, show
+    from thinrnn.lab.cli.output import exit_if_measured, measured_rows, progress, show
     from thinrnn.lab.recipes.prune_folder import prune_folder
     from thinrnn.lab.run import InputError
 
@@ -70,8 +69,7 @@ def prune(
     folder = path / "pruned" if out is None else out
     if folder.resolve() == found.folder.resolve():
         raise InputError(f"{folder} is the model to prune: choose another --out.")
-    for name in ("model.safetensors", "thinrnn.json", "recipe.json", "vocabulary.json"):
-        refuse_to_replace(folder / name, force)
+    refuse_to_replace(force, *(folder / name for name in MODEL_FILES))
     with progress(json) as shown:
         before, after, report = prune_folder(
             recipes.recipe(found.recipe),
@@ -86,21 +84,9 @@ def prune(
             calls=calls,
             progress=shown,
         )
-    names = {"params": "parameters", "macs": "mult-adds/step"}
-    rows: list[tuple[str, ...]] = [("", "before", "after")]
-    for name in before:
-        cells = (
-            f"{v:.3f}" if isinstance(v, float) else f"{v:,}" for v in (before[name], after[name])
-        )
-        rows.append((names.get(name, name.replace("_", " ")), *cells))
+    rows = [["", "before", "after"], *measured_rows(before, after)]
     text = f"{report}\n\n{table(rows, '<>')}"
-    result = {
-        "model": str(folder),
-        "before": before,
-        "after": after,
-        "report": dataclasses.asdict(report),
-    }
+    result = {"model": str(folder), "before": before, "after": after}
     last = f"wrote {folder}; next: {command('bench', found.folder, folder)}"
-    show(result, text, last, as_json=json)
-    numbers = [*before.values(), *after.values()]
-    raise typer.Exit(0 if all(map(math.isfinite, numbers)) else 1)
+    show({**result, "report": dataclasses.asdict(report)}, text, last, as_json=json)
+    exit_if_measured(before, after)

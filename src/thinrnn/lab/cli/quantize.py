@@ -47,7 +47,7 @@ def quantize(
         )
     if max_loss is not None and valid is None:
         raise InputError("--max-loss needs a text to measure on: give --valid FILE.")
-    refuse_to_replace(out, force)
+    refuse_to_replace(force, out)
     with progress(json) as shown:
         measure = None
         if valid is not None:

@@ -30,6 +30,7 @@ from thinrnn.lab.run.packing import pack, unpack
 from thinrnn.lab.run.schemas import Manifest
 
 PARTS = ("tensors.safetensors", "state.json")
+KEPT = 2  # checkpoints of each name
 
 
 class DamagedError(Exception):
@@ -39,9 +40,8 @@ class DamagedError(Exception):
 class Checkpoints:
     """The checkpoints of a run, by name (a phase of training, say)."""
 
-    def __init__(self, folder: Path, keep: int = 2) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.keep = keep
         self.damaged: set[Path] = set()
 
     def save(self, name: str, state: Any) -> Path:
@@ -71,7 +71,7 @@ class Checkpoints:
                 remove_folder(temporary)
                 raise
         whole = [folder for folder in (*older, final) if folder not in self.damaged]
-        for old in {*whole[: -self.keep], *(set(older) & self.damaged)}:
+        for old in {*whole[:-KEPT], *(set(older) & self.damaged)}:
             remove_folder(old)
         return final
 

@@ -55,7 +55,7 @@ def write_atomic(path: Path, data: bytes | str) -> None:
     """Replace a file at once: a reader, or a crash, sees the old one or the new one."""
     content = data.encode() if isinstance(data, str) else data
     with storage(path):
-        write_safely(path, lambda temporary: write_synced(temporary, content))
+        write_safely(path, lambda temporary: temporary.write_bytes(content))
         sync_folder(path.parent)
 
 

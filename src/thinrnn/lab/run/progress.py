@@ -1,16 +1,19 @@
-"""The progress of a run: a bar on a terminal, plain lines elsewhere."""
+"""The progress of a run: rich's bar on a terminal, plain lines elsewhere.
 
+The plain lines are written by hand: rich shows nothing of a bar where there is no terminal.
+"""
+
+import contextlib
 import math
-import sys
 import time
-from types import TracebackType
-from typing import Any, Protocol, TextIO
+from collections.abc import Iterator
+from typing import Any, TextIO
 
 from thinrnn.lab.printable import printable
 
 
-class Progress(Protocol):
-    """Where a recipe reports its progress."""
+class Progress:
+    """Where a recipe reports its progress; this one shows nothing of it."""
 
     def start(self, title: str, total: int, done: int = 0) -> None:
         """Begin a task of `total` steps, of which `done` are done already."""
@@ -25,19 +28,11 @@ class Progress(Protocol):
         """Leave the terminal as it was."""
 
 
-class Silent:
-    """No output."""
-
-    def start(self, title: str, total: int, done: int = 0) -> None: ...
-
-    def step(self, done: int, **shown: str) -> None: ...
-
-    def line(self, text: str) -> None: ...
-
-    def end(self) -> None: ...
+class Silent(Progress):
+    """No output, as chosen."""
 
 
-class Plain:
+class Plain(Progress):
     """Lines for logs and pipes; after `every` seconds without one, how far it is."""
 
     def __init__(self, out: TextIO, every: float = 60.0) -> None:
@@ -61,10 +56,8 @@ class Plain:
         self.printed = time.monotonic()
         print(printable(text), file=self.out, flush=True)
 
-    def end(self) -> None: ...
 
-
-class Bar:
+class Bar(Progress):
     """A live bar drawn by rich."""
 
     def __init__(self, out: TextIO) -> None:
@@ -105,23 +98,14 @@ class Bar:
         self.rich.stop()
 
 
-class Shown:
-    """`with Shown() as progress` gives a bar on a terminal and plain lines elsewhere."""
-
-    def __init__(self, out: TextIO | None = None) -> None:
-        self.out = sys.stdout if out is None else out
-
-    def __enter__(self) -> Progress:
-        self.progress: Progress = Bar(self.out) if self.out.isatty() else Plain(self.out)
-        return self.progress
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.progress.end()
+@contextlib.contextmanager
+def shown_on(out: TextIO) -> Iterator[Progress]:
+    """Yield a bar if `out` is a terminal, else plain lines."""
+    progress = Bar(out) if out.isatty() else Plain(out)
+    try:
+        yield progress
+    finally:
+        progress.end()
 
 
 def time_left(spent: float, done: int, left: int) -> str:
@@ -130,6 +114,5 @@ def time_left(spent: float, done: int, left: int) -> str:
         return "-:--"
     seconds = int(spent / done * left)
     minutes, hours = seconds // 60, seconds // 3600
-    if hours:
-        return f"{hours}:{minutes % 60:02d}:{seconds % 60:02d}"
-    return f"{minutes}:{seconds % 60:02d}"
+    shown = f"{hours}:{minutes % 60:02d}" if hours else f"{minutes}"
+    return f"{shown}:{seconds % 60:02d}"

@@ -112,7 +112,7 @@ class Pruner:
     ) -> None:
         if (target is None) == (l0 is None):
             raise TargetError(
-                "say what to end with: either target={'params': 0.1, 'steps': 2000}, or l0=WEIGHT."
+                "give one of target and l0, as in target={'params': 0.1, 'steps': 2000} or l0=1e-7."
             )
         if is_attached(model):
             raise GateError("the model has gates already; Pruner attaches its own: detach_(model).")

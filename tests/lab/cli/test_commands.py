@@ -334,7 +334,7 @@ def test_missing_models_and_texts_are_named(run, texts, tmp_path, call):
     assert "there is no kind 'tiny'" in call("eval", run, "--kind", "tiny")[2]
     assert "give --data DIR or --valid FILE" in call("eval", run / "model")[2]
     assert "has neither *valid*.txt nor" in call("eval", run / "model", "--data", tmp_path)[2]
-    assert "knows no word of the prompt" in call("generate", run, "--prompt", "xyzzy")[2]
+    assert "is in the model's vocabulary" in call("generate", run, "--prompt", "xyzzy")[2]
     files = ("--train", texts / "train.txt", "--valid", texts / "valid.txt")
     code, _, err = call("train", "lm", *files, "--out", run, *options())
     assert code == 2 and "'thinrnn train --resume" in err

@@ -63,7 +63,7 @@ def pages(make_run: MakeRun) -> list[Path]:
     return [write_report(runs[:1]), write_report(runs, runs[1] / "both.html")]
 
 
-@pytest.mark.parametrize("width", [1200, 390])
+@pytest.mark.parametrize("width", [1200, 360])
 @pytest.mark.parametrize("dark", [False, True])
 def test_it_opens_and_shows_everything(
     browser: Browser, pages: list[Path], width: int, dark: bool
@@ -79,7 +79,7 @@ def test_it_opens_and_shows_everything(
         ]
 
 
-@pytest.mark.parametrize("width", [390, 1200])
+@pytest.mark.parametrize("width", [360, 1200])
 def test_all_columns_are_on_the_screen_and_words_do_not_break(
     browser: Browser, pages: list[Path], width: int
 ) -> None:
@@ -89,7 +89,7 @@ def test_all_columns_are_on_the_screen_and_words_do_not_break(
         assert browser.run(BROKEN_WORDS) == []
 
 
-@pytest.mark.parametrize("width", [320, 390, 768, 1280])
+@pytest.mark.parametrize("width", [320, 360, 768, 1280])
 def test_the_page_never_scrolls_sideways(browser: Browser, make_run: MakeRun, width: int) -> None:
     long = "a_very_long_name_without_any_place_to_break_it" * 2
     groups = {long: 20, "字" * 30: 20, "lstm.l1": 20}

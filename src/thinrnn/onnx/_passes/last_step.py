@@ -74,8 +74,8 @@ def _output_layers(logits: Any) -> tuple[Any, list[Any]]:
     shared = [value for value in ways[0] if all(value in others for others in ways)]
     if not shared:
         raise ExportError(
-            f"'{logits.name}' is not made by a linear layer but by {last.op_type}: there is no "
-            "short way to its last step."
+            f"'{logits.name}' is not made by a linear layer but by {last.op_type}, so its last "
+            "step cannot be computed without the others."
         )
     for way in ways:
         for node in way.values():

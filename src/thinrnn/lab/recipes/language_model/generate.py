@@ -25,7 +25,9 @@ def continue_text(
     given = torch.cat([start, encode_text(prompt, vocabulary)]).long()
     unknown = vocabulary.number(UNK)
     if prompt.strip() and bool((given[1:] == unknown).all()):
-        raise InputError(f"the model knows no word of the prompt '{prompt}': try another.")
+        raise InputError(
+            f"no word of the prompt '{prompt}' is in the model's vocabulary: try another."
+        )
 
     logits, state = loaded.model(given[:, None])  # (T, 1, V)
     found: list[int] = []

@@ -29,8 +29,8 @@ class OnnxModel(nn.Module):
         self.output = next(iter(self.file.outputs))
         if self.output == "best":
             raise InputError(
-                f"{path} gives its best words alone, which have no perplexity: export it without "
-                "--best, and give --best to 'thinrnn quantize'."
+                f"{path} returns only its best words, and perplexity needs all logits: export it "
+                "without --best, and give --best to 'thinrnn quantize'."
             )
         self.nowhere = nn.Parameter(torch.empty(0))  # tells the device of the model
 

@@ -27,7 +27,7 @@ def require(extra: str, *modules: str) -> None:
 
     Args:
         extra: The extra that installs them, as in pyproject.toml: "onnx", "report", "data",
-            "recipes", "integrations".
+            "recipes", "integrations", "sweep".
         *modules: Their names as Python imports them.
 
     Raises:

@@ -11,7 +11,7 @@ checkpoint, bit for bit as if it had never stopped.
 import contextlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic
 
@@ -43,6 +43,12 @@ from thinrnn.lab.verdicts import has_learned_nothing
 FORMAT = 2  # of the checkpoints; a run that was begun with another one cannot go on
 SCRATCH = "scratch"  # folder of a run for what only its training needs
 
+Watch = Callable[[dict[str, Any]], None]  # gets every event of metrics.jsonl; may raise
+
+
+def unwatched(event: dict[str, Any]) -> None:
+    """Let a run go on, whatever happens in it."""
+
 
 def start(
     recipe: Recipe[S, D],
@@ -52,6 +58,7 @@ def start(
     preset: str | None,
     progress: Progress,
     processes: Processes = ALONE,
+    watch: Watch = unwatched,
 ) -> RunFolder:
     """Begin a new run in a folder and see it through."""
     settings = settings.with_full_paths()
@@ -81,7 +88,7 @@ def start(
             write_atomic(run.path / PLAN, plan.to_json())
         else:
             run = FollowedRun(folder)
-    train(recipe, settings, data, run, device, progress, processes)
+    train(recipe, settings, data, run, device, progress, processes, watch=watch)
     return run
 
 
@@ -99,7 +106,12 @@ def settings_of(run: RunFolder, changes: list[str]) -> TrainingSettings:
 
 
 def resume(
-    folder: Path, changes: list[str], *, progress: Progress, processes: Processes = ALONE
+    folder: Path,
+    changes: list[str],
+    *,
+    progress: Progress,
+    processes: Processes = ALONE,
+    watch: Watch = unwatched,
 ) -> RunFolder:
     """Go on with a run where its last checkpoint is; finished phases are not repeated."""
     run = RunFolder(folder) if processes.is_first else FollowedRun(folder)
@@ -123,7 +135,7 @@ def resume(
     if processes.count == 1:
         torch.set_num_threads(run.config["environment"]["threads"])
     device = choose_device(settings)
-    train(recipe, settings, data, run, device, progress, processes, bool(changes))
+    train(recipe, settings, data, run, device, progress, processes, bool(changes), watch)
     return run
 
 
@@ -136,6 +148,7 @@ def train(
     progress: Progress,
     processes: Processes = ALONE,
     is_changed: bool = False,
+    watch: Watch = unwatched,
 ) -> None:
     """Train every phase that is not over yet, then time the models and write the report.
 
@@ -172,7 +185,7 @@ def train(
                     batches[is_dense] = recipe.batches(settings, data, name, device, run, progress)
             phase = begin_phase(recipe, settings, name, data, device, run, processes)
             phase.batches = batches[is_dense]
-            trainer = Trainer(phase, run, metrics, monitor, progress)
+            trainer = Trainer(phase, run, metrics, monitor, progress, watch)
             trainer.resume()
             with StopRequest(progress) as stop:
                 trainer.train(stop)
@@ -199,9 +212,10 @@ class Trainer(Generic[S, D]):
         metrics: MetricsFile,
         monitor: Monitor,
         progress: Progress,
+        watch: Watch = unwatched,
     ) -> None:
         self.phase, self.run, self.metrics = phase, run, metrics
-        self.monitor, self.progress = monitor, progress
+        self.monitor, self.progress, self.watch = monitor, progress, watch
         self.seconds_before = 0.0
         self.began = self.saved = time.monotonic()
         self.first = 0  # step at which this process began
@@ -307,6 +321,7 @@ class Trainer(Generic[S, D]):
         event |= {"phase": p.name, "step": p.step, "seconds": round(self.seconds, 3)}
         self.metrics.write(event)
         self.monitor(event)
+        self.watch(event)
 
     @property
     def seconds(self) -> float:

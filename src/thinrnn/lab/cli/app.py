@@ -20,6 +20,7 @@ from thinrnn.lab.cli.list import list_all
 from thinrnn.lab.cli.prune import prune
 from thinrnn.lab.cli.quantize import quantize
 from thinrnn.lab.cli.report import report
+from thinrnn.lab.cli.sweep import sweep
 from thinrnn.lab.cli.train import train
 
 app = typer.Typer(
@@ -59,6 +60,7 @@ def _paragraphs(docstring: str | None) -> str:
 for name, function, example in (
     ("demo", demo, "thinrnn demo"),
     ("train", train, "thinrnn train lm --train a.txt --valid b.txt --set hidden=650,650"),
+    ("sweep", sweep, "thinrnn sweep demo --space space.toml --trials 40 --workers 2"),
     ("list", list_all, "thinrnn list"),
     ("eval", evaluate, "thinrnn eval runs/demo"),
     ("bench", bench, "thinrnn bench runs/demo --batch 10 --steps 30 --threads 1"),

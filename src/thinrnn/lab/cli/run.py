@@ -10,7 +10,8 @@ from thinrnn.lab.cli.output import progress, show
 from thinrnn.lab.cli.summary import run_table, verdict_lines
 from thinrnn.lab.command import command
 from thinrnn.lab.data.corpora import corpus
-from thinrnn.lab.recipes.settings import changed, from_toml
+from thinrnn.lab.recipes.named_settings import Preset
+from thinrnn.lab.recipes.settings import TrainingSettings, changed, from_toml
 from thinrnn.lab.run import InputError, InterruptedRunError, RunFolder, StorageError
 from thinrnn.lab.run.folder import free_name
 from thinrnn.lab.run.progress import Progress, Silent
@@ -50,6 +51,26 @@ def start_or_resume(
         raise InputError(
             f"there is no preset: give one, as in '{command('train', 'lm')}', or --resume RUN."
         )
+    chosen, settings = choose(preset, values, data=data, config=config, changes=changes)
+    recipe = recipes.recipe(chosen.recipe)
+    group = started(on_cpu=settings.device == "cpu")
+    free = group.of_first(lambda: free_name(Path("runs") / chosen.name))
+    folder = free if out is None else out
+    with _shown(as_json, group) as shown, _naming_resume(folder):
+        return train.start(
+            recipe, settings, folder, preset=chosen.name, progress=shown, processes=group
+        )
+
+
+def choose(
+    preset: str,
+    values: dict[str, Any],
+    *,
+    data: Path | None,
+    config: Path | None,
+    changes: list[str],
+) -> tuple[Preset, TrainingSettings]:
+    """Return a preset and its settings with all changes; later ones win."""
     chosen = recipes.preset(preset)
     settings = chosen.settings()
     if data is not None:
@@ -64,14 +85,7 @@ def start_or_resume(
             f"{chosen.name} is for the {title}: give --data DIR; "
             f"'{command('data', chosen.corpus, 'DIR')}' downloads it."
         )
-    recipe = recipes.recipe(chosen.recipe)
-    group = started(on_cpu=settings.device == "cpu")
-    free = group.of_first(lambda: free_name(Path("runs") / chosen.name))
-    folder = free if out is None else out
-    with _shown(as_json, group) as shown, _naming_resume(folder):
-        return train.start(
-            recipe, settings, folder, preset=chosen.name, progress=shown, processes=group
-        )
+    return chosen, settings
 
 
 def _shown(as_json: bool, group: "Processes") -> contextlib.AbstractContextManager[Progress]:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -25,28 +26,24 @@ def write_page(folders: Sequence[Path], out: Path | None) -> Path:
         raise RunError("no run folder was given; 'thinrnn list' shows the runs that are here")
     runs = _distinct([read_run(Path(folder)) for folder in folders])
     path = Path(out) if out is not None else runs[0].folder / "report.html"
+    write_text(page(runs), path)
+    return path
+
+
+def write_text(text: str, path: Path) -> None:
+    """Writes a page at once."""
     try:
         # What is not UTF-8 in a folder's name arrives as lone surrogates, which no file can hold.
-        data = page(runs).encode("utf-8", errors="replace")
+        data = text.encode("utf-8", errors="replace")
         write_safely(path, lambda temporary: temporary.write_bytes(data))
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}; name another file") from error
-    return path
 
 
 def page(runs: Sequence[Run]) -> str:
     """Returns the report as HTML: one run in full, or several side by side."""
-    environment = Environment(
-        loader=PackageLoader("thinrnn.lab.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["breakable"] = breakable
-    environment.globals |= {"percent": numbers.percent, "count": numbers.count, "fold": FOLD}
-    name = "run.html" if len(runs) == 1 else "comparison.html"
-    return environment.get_template(name).render(
+    return render(
+        "run.html" if len(runs) == 1 else "comparison.html",
         title=" and ".join(run.name for run in runs),
         runs=runs,
         refresh=any(run.is_running and not run.finished for run in runs),
@@ -62,6 +59,20 @@ def page(runs: Sequence[Run]) -> str:
         ),
         training=_training(runs),
     )
+
+
+def render(template: str, **values: Any) -> str:
+    """Returns a template filled in; a page that is not about runs gives no `runs`."""
+    environment = Environment(
+        loader=PackageLoader("thinrnn.lab.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["breakable"] = breakable
+    environment.globals |= {"percent": numbers.percent, "count": numbers.count, "fold": FOLD}
+    return environment.get_template(template).render({"runs": (), "refresh": False} | values)
 
 
 def _training(runs: Sequence[Run]) -> list[Chart]:

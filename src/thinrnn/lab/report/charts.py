@@ -92,22 +92,22 @@ def line_chart(
         zero: Let the y axis begin at zero.
         log: Use a logarithmic y axis.
     """
-    figure, axes = _axes("epoch")
+    figure, axes = _axes("epoch", log)
     for line in lines:
-        x, y = _drawable(line, log)
         axes.plot(
-            x,
-            y,
+            line.x,
+            line.y,
             color=COLOURS[line.colour],
             linestyle=DASHES[line.dash],
             linewidth=1.8 if len(lines) <= 2 * len(SERIES) else 0.8,
             # A single value draws no line: it needs a mark to be seen.
-            marker="o" if sum(map(math.isfinite, y)) == 1 else None,
+            marker="o" if sum(map(math.isfinite, line.y)) == 1 else None,
         )
         if line.marked is not None:
             axes.plot(*line.marked, "o", color=COLOURS[line.colour], markersize=6)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True, steps=STEPS))
-    _scale_y(axes, zero=zero, log=log)
+    if zero:
+        axes.set_ylim(bottom=0)
     return to_svg(figure, key, label)
 
 
@@ -134,14 +134,13 @@ def scatter_chart(
         )
     axes.margins(0.1)
     axes.xaxis.set_major_locator(MaxNLocator(5, steps=STEPS))
-    _scale_y(axes, zero=False, log=False)
     return to_svg(figure, key, label)
 
 
-def spans_decades(values: Iterable[float], factor: float = 4.0) -> bool:
+def spans_decades(values: Iterable[float]) -> bool:
     """Whether a logarithmic axis shows these values better than a linear one."""
     finite = [v for v in values if math.isfinite(v)]
-    return bool(finite) and min(finite) > 0 and max(finite) / min(finite) > factor
+    return bool(finite) and min(finite) > 0 and max(finite) / min(finite) > 4
 
 
 def thin(length: int, most: int = MOST_POINTS) -> list[int]:
@@ -171,22 +170,17 @@ def to_svg(figure: Figure, key: str, label: str) -> Markup:
     drawing = file.getvalue()
     drawing = drawing[drawing.index(">", drawing.index("<svg")) + 1 :]
     drawing = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", drawing, flags=re.DOTALL)
-    drawing = re.sub(
-        r' id="[a-z][\w.]*_\d+"', "", drawing
-    )  # ids of groups, which nothing refers to
+    # Nothing refers to the ids of groups.
+    drawing = re.sub(r' id="[a-z][\w.]*_\d+"', "", drawing)
     drawing = re.sub(r"font-family: [^;\"]*", "font-family: inherit", drawing)
-    names = {colour: name for name, colour in COLOURS.items()}
-    drawing = re.sub(
-        r"#[0-9a-f]{6}\b",
-        lambda m: f"var(--{names[m[0]]})" if m[0] in names else m[0],
-        drawing,
-    )
+    variables = {colour: f"var(--{name})" for name, colour in COLOURS.items()}
+    drawing = re.sub(r"#[0-9a-f]{6}\b", lambda m: variables.get(m[0], m[0]), drawing)
     width, height = (72 * inches for inches in figure.get_size_inches())
     opening = Markup('<svg viewBox="0 0 {:g} {:g}" role="img" aria-label="{}">')
     return opening.format(width, height, label) + Markup(drawing)
 
 
-def _axes(x_title: str) -> tuple[Figure, Axes]:
+def _axes(x_title: str, log: bool = False) -> tuple[Figure, Axes]:
     """Returns empty axes: pale horizontal lines; the caption names the y axis."""
     figure = Figure(figsize=(WIDTH / 72, HEIGHT / 72), dpi=72)
     axes = figure.add_axes(PLOT)
@@ -196,23 +190,10 @@ def _axes(x_title: str) -> tuple[Figure, Axes]:
     axes.set_axisbelow(True)
     axes.tick_params(length=0, pad=6, labelsize=FONT_SIZE, labelcolor=COLOURS["soft"])
     axes.set_xlabel(x_title, fontsize=FONT_SIZE, color=COLOURS["soft"])
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: numbers.tick(value)))
-    return figure, axes
-
-
-def _scale_y(axes: Axes, *, zero: bool, log: bool) -> None:
     if log:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.set_yscale("log", nonpositive="mask")
         axes.yaxis.set_minor_locator(NullLocator())
-    else:
-        axes.yaxis.set_major_locator(MaxNLocator(5, steps=STEPS))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: numbers.tick(value)))
-    if zero:
-        axes.set_ylim(bottom=0)
-
-
-def _drawable(line: Line, log: bool) -> tuple[list[float], list[float]]:
-    """A logarithmic axis has no place for zero and below."""
-    y = [v if math.isfinite(v) and (v > 0 or not log) else math.nan for v in line.y]
-    return list(line.x), y
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)) if log else MaxNLocator(5, steps=STEPS))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: numbers.tick(value)))
+    return figure, axes

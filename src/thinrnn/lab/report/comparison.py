@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 
 from thinrnn.lab.report import numbers
-from thinrnn.lab.report.charts import MARKS, Point, scatter_chart
+from thinrnn.lab.report.charts import Point, scatter_chart
 from thinrnn.lab.report.curves import run_colour
 from thinrnn.lab.report.parts import Chart, Key, Table
-from thinrnn.lab.report.read import KINDS, Measure, Run, Summary, common_metric
+from thinrnn.lab.report.read import Measure, Run, Summary, common_metric
 from thinrnn.lab.report.result import RUNTIMES, control_failed, model_name, speedup, time_key
 
 
@@ -15,23 +15,17 @@ def all_models(runs: Sequence[Run]) -> list[Table]:
     """Returns all models of several runs, one a row."""
     metric, time = common_metric(runs), time_key(runs)
     head = ["", "weights", metric.name if metric else "", RUNTIMES[time], "speed-up"]
-    rows = []
-    for run in runs:
-        dense = run.summaries.get("dense")
-        for kind in KINDS:
-            if kind not in run.summaries:
-                continue
-            model = run.summaries[kind]
-            base = dense or Summary({}, {})
-            rows.append(
-                [
-                    f"{run.name}, {model_name(run, kind)}",
-                    numbers.short(model["weights"]),
-                    numbers.score(model[metric.key]) if metric else "",
-                    numbers.milliseconds(model[time]),
-                    speedup(base, model, time),
-                ]
-            )
+    rows = [
+        [
+            f"{run.name}, {model_name(run, kind)}",
+            numbers.short(model["weights"]),
+            numbers.score(model[metric.key]) if metric else "",
+            numbers.milliseconds(model[time]),
+            speedup(run.summaries.get("dense", Summary({}, {})), model, time),
+        ]
+        for run in runs
+        for kind, model in run.models.items()
+    ]
     return [Table("All models", head, rows, stacks=True)] if rows else []
 
 
@@ -40,24 +34,16 @@ def tradeoffs(runs: Sequence[Run]) -> list[Chart]:
     metric, time = common_metric(runs), time_key(runs)
     if metric is None:
         return []
-    costs = (
-        ("weights", "weights", numbers.short),
-        ("time", f"milliseconds per call, {RUNTIMES[time]}", numbers.milliseconds),
+    per_call = f"milliseconds per call, {RUNTIMES[time]}"
+    charts = (
+        _tradeoff(runs, metric, "weights", "weights", "weights", numbers.short),
+        _tradeoff(runs, metric, "time", time, per_call, numbers.milliseconds),
     )
-    keys = {"weights": "weights", "time": time}
-    charts = [
-        _tradeoff(runs, metric, name, keys[name], title, write) for name, title, write in costs
-    ]
     return [chart for chart in charts if chart]
 
 
 def _tradeoff(
-    runs: Sequence[Run],
-    metric: Measure,
-    name: str,
-    cost: str,
-    title: str,
-    write: numbers.Write,
+    runs: Sequence[Run], metric: Measure, name: str, cost: str, title: str, write: numbers.Write
 ) -> Chart | None:
     points = {
         (i, kind): Point(kind, model[cost], model[metric.key], run_colour(i))
@@ -79,7 +65,8 @@ def _tradeoff(
     shown = ", ".join(" ".join(row) for row in rows)
     better = "Down" if metric.lower_is_better else "Up"
     keys = [Key(run.name, "", run_colour(i), "solid") for i, run in enumerate(runs)]
-    keys += [Key(kind, "", "soft", {"dense": "ring"}.get(kind, _MARK[kind])) for kind in KINDS]
+    marks = {"dense": "ring", "small": "dot", "control": "square"}  # as in the drawing
+    keys += [Key(kind, "", "soft", mark) for kind, mark in marks.items()]
     head = f"{metric.name[0].upper()}{metric.name[1:]} against {name}"
     return Chart(
         f"tradeoff-{name}",
@@ -89,6 +76,3 @@ def _tradeoff(
         scatter_chart(f"tradeoff-{name}", f"{head}: {shown}.", title, [*points.values()], links),
         Table(head, ["", title, metric.name], rows),
     )
-
-
-_MARK = {kind: "square" if MARKS[kind] == "s" else "dot" for kind in KINDS}

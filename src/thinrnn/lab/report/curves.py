@@ -3,17 +3,8 @@
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from thinrnn.lab.report import numbers
-from thinrnn.lab.report.charts import (
-    MOST_POINTS,
-    SERIES,
-    Line,
-    line_chart,
-    spans_decades,
-    thin,
-)
+from thinrnn.lab.report.charts import MOST_POINTS, SERIES, Line, line_chart, spans_decades, thin
 from thinrnn.lab.report.parts import Chart, Key, Picture, Table
 from thinrnn.lab.report.pictures import gate_picture
 from thinrnn.lab.report.read import PHASES, Measure, Run
@@ -99,8 +90,7 @@ def gate_pictures(run: Run) -> list[Picture]:
         last = there[-1]
         kept = last.kept.get(group, math.nan)
         note = f"{numbers.count(kept)} of {numbers.count(last.sizes.get(group, bins))} kept"
-        values: list[np.ndarray] = [e.values[group] for e in shown]
-        source = gate_picture(values)
+        source = gate_picture([e.values[group] for e in shown])
         pictures.append(Picture(group, note, source, shown[0].epoch, last.epoch))
     return pictures
 

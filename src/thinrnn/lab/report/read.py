@@ -110,6 +110,11 @@ class Run:
     is_running: bool
 
     @property
+    def models(self) -> dict[str, Summary]:
+        """The finished models by kind: dense, small, control."""
+        return {kind: self.summaries[kind] for kind in KINDS if kind in self.summaries}
+
+    @property
     def finished(self) -> bool:
         """Whether the model of every phase exists; until then the run is in progress."""
         settings = self.config.get("settings")
@@ -172,8 +177,13 @@ def read_run(folder: Path) -> Run:
     matrices: tuple[WeightMatrix, ...] = ()
     if os.path.lexists(pattern):
         with _naming(pattern):
-            found = read_json(pattern, schemas.Pattern, RunError).matrices
-            matrices = tuple(map(_matrix, found))
+            matrices = tuple(
+                WeightMatrix(
+                    *(m.name, m.rows, m.columns),
+                    *(_kept(m.kept_rows, m.rows), _kept(m.kept_columns, m.columns)),
+                )
+                for m in read_json(pattern, schemas.Pattern, RunError).matrices
+            )
     return Run(
         folder=folder,
         name=folder.resolve().name,
@@ -251,16 +261,6 @@ def _with_common_names(summaries: Mapping[str, Summary]) -> dict[str, Summary]:
         kind: replace(summary, neurons={joint.get(n, n): k for n, k in summary.neurons.items()})
         for kind, summary in summaries.items()
     }
-
-
-def _matrix(item: schemas.PatternMatrix) -> WeightMatrix:
-    return WeightMatrix(
-        name=item.name,
-        rows=item.rows,
-        columns=item.columns,
-        kept_rows=_kept(item.kept_rows, item.rows),
-        kept_columns=_kept(item.kept_columns, item.columns),
-    )
 
 
 def _kept(indices: list[int] | None, size: int) -> np.ndarray:

@@ -1,12 +1,12 @@
 """The top of the report: the state of a run, the big numbers, and the tables behind them."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from thinrnn.lab.command import command
 from thinrnn.lab.report import numbers
 from thinrnn.lab.report.parts import Card, Table
-from thinrnn.lab.report.read import KINDS, Run, Summary, common_metric
+from thinrnn.lab.report.read import Run, Summary, common_metric
 from thinrnn.lab.verdicts import control_failure
 from thinrnn.timing import NOISY
 
@@ -57,9 +57,9 @@ def cards(run: Run) -> list[Card]:
     if metric:
         title = metric.name[0].upper() + metric.name[1:]
         others = [
-            f"{model_name(run, kind)} {numbers.score(run.summaries[kind][metric.key])}"
-            for kind in ("dense", "control")
-            if kind in run.summaries
+            f"{model_name(run, kind)} {numbers.score(model[metric.key])}"
+            for kind, model in run.models.items()
+            if kind != "small"
         ]
         found.append(Card(title, numbers.score(small[metric.key]), ", ".join(others)))
     if dense is not None:
@@ -99,9 +99,7 @@ def time_key(runs: Sequence[Run]) -> str:
     PyTorch spends much of its time between the operations of a small model, so its times say less
     about the size.
     """
-    models = [
-        run.summaries[kind] for run in runs for kind in ("dense", "small") if kind in run.summaries
-    ]
+    models = [m for run in runs for kind, m in run.models.items() if kind != "control"]
     measured = bool(models) and all(math.isfinite(m["onnx_milliseconds"]) for m in models)
     return "onnx_milliseconds" if measured else "milliseconds"
 
@@ -119,9 +117,21 @@ def conditions(model: Summary) -> str:
 
 def result_tables(run: Run) -> list[Table]:
     """Returns dense, small and control model side by side; many groups have their own table."""
-    models = {kind: run.summaries[kind] for kind in KINDS if kind in run.summaries}
+    models = run.models
     if not models:
         return []
+
+    def of_all(key: str) -> list[float]:
+        return [model[key] for model in models.values()]
+
+    def rows_of(
+        quantities: Iterable[tuple[str, list[float]]],
+        write: numbers.Write,
+        relate: numbers.Write = numbers.percent,
+    ) -> list[list[str]]:
+        rows = (_row(models, name, values, write, relate) for name, values in quantities)
+        return [row for row in rows if row]
+
     groups = list(dict.fromkeys(group for m in models.values() for group in m.neurons))
     by_group = [
         (f"neurons, {group}", [float(m.neurons.get(group, math.nan)) for m in models.values()])
@@ -130,37 +140,23 @@ def result_tables(run: Run) -> list[Table]:
     in_all = [float(sum(m.neurons.values())) or math.nan for m in models.values()]
     many = len(groups) > MOST_GROUPS
     counts = [(f"neurons, {len(groups)} groups", in_all)] if many else by_group
-    for name, key in _COUNTS.items():
-        counts.append((name, [m[key] for m in models.values()]))
-    rows = [
-        _row(models, metric.name, [m[metric.key] for m in models.values()], numbers.score, _rise)
-        for metric in run.metrics
-    ]
-    rows += [_row(models, name, values, numbers.count, numbers.percent) for name, values in counts]
-    for key, name in RUNTIMES.items():
-        times = [m[key] for m in models.values()]
-        label = f"time per call, {name}"
-        rows.append(_row(models, label, times, numbers.milliseconds, numbers.percent))
+    counts += [(name, of_all(key)) for name, key in _COUNTS.items()]
+    times = [(f"time per call, {name}", of_all(key)) for key, name in RUNTIMES.items()]
+    rows = rows_of([(m.name, of_all(m.key)) for m in run.metrics], numbers.score, _rise)
+    rows += rows_of(counts, numbers.count) + rows_of(times, numbers.milliseconds)
     if _compares(models):
         for key, name in RUNTIMES.items():
             if math.isfinite(numbers.ratio(models["dense"][key], models["small"][key])):
                 gains = [speedup(models["dense"], model, key) for model in models.values()]
                 rows.append([f"speed-up, {name}", *gains, ""])
-    head = [
-        "",
-        *(model_name(run, kind) for kind in models),
-        *(["small / dense"] if _compares(models) else []),
-    ]
+    head = ["", *(model_name(run, kind) for kind in models)]
+    head += ["small / dense"] if _compares(models) else []
     strong = head.index("small") if _compares(models) else None
     caption = "Dense, small and control model"
-    tables = [Table(caption, head, [row for row in rows if row], strong, stacks=True)]
+    tables = [Table(caption, head, rows, strong, stacks=True)]
     if many:
-        rows = [
-            _row(models, name, values, numbers.count, numbers.percent) for name, values in by_group
-        ]
-        tables.append(
-            Table("Neurons per group", head, [row for row in rows if row], strong, stacks=True)
-        )
+        rows = rows_of(by_group, numbers.count)
+        tables.append(Table("Neurons per group", head, rows, strong, stacks=True))
     return tables
 
 
@@ -213,8 +209,7 @@ def bars(run: Run) -> list[tuple[str, list[tuple[str, str, float]]]]:
     )
     found = []
     for title, key, write in quantities:
-        amounts = {k: run.summaries[k][key] for k in KINDS if k in run.summaries}
-        amounts = {k: amount for k, amount in amounts.items() if math.isfinite(amount)}
+        amounts = {k: m[key] for k, m in run.models.items() if math.isfinite(m[key])}
         longest = max(amounts.values(), default=0.0) or 1.0
         if amounts:
             found.append((title, [(k, write(v), v / longest) for k, v in amounts.items()]))

@@ -1,5 +1,6 @@
 """Files: written so that a crash leaves the old or the new ones; read without trusting them."""
 
+import math
 import os
 import stat
 import tempfile
@@ -20,29 +21,37 @@ MOST_BYTES = 1 << 28  # of a JSON file, or of one line of metrics.jsonl
 SHOWN = 60  # characters of a wrong value
 
 
-def open_regular(path: Path, error: type[ThinRNNError] = FolderError) -> BufferedReader:
-    """Return a file open for reading; what is not a regular file is refused, not waited for."""
+def open_regular(
+    path: Path, error: type[ThinRNNError] = FolderError, *, most: float = math.inf
+) -> BufferedReader:
+    """Return a file open for reading; what is not a regular file is refused, not waited for.
+
+    So is one of more than `most` bytes.
+    """
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or problem
         raise error(f"cannot read '{path}': {reason}.") from None
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
+    about = os.fstat(handle)
+    is_regular = stat.S_ISREG(about.st_mode)
+    if is_regular and about.st_size <= most:
+        return open(handle, "rb")
+    os.close(handle)
+    if not is_regular:
         raise error(f"'{path}' is not a regular file: put the file itself there.")
-    return open(handle, "rb")
+    raise error(f"'{path}' is larger than {most:,} bytes, the limit for such a file.")
 
 
-def read_bytes(path: Path, error: type[ThinRNNError] = FolderError) -> bytes:
-    """Return what a small file holds; too large a one is refused before it is read."""
+def read_bytes(
+    path: Path, error: type[ThinRNNError] = FolderError, *, most: int = MOST_BYTES
+) -> bytes:
+    """Return what a file holds; too large a one is refused before it is read."""
     try:
-        with open_regular(path, error) as file:
-            data = file.read(MOST_BYTES + 1)
+        with open_regular(path, error, most=most) as file:
+            return file.read(most)
     except OSError as problem:
         raise error(f"cannot read '{path}': {problem.strerror}.") from None
-    if len(data) > MOST_BYTES:
-        raise error(f"'{path}' is larger than {MOST_BYTES:,} bytes, the limit for such a file.")
-    return data
 
 
 def read_json(path: Path, schema: "type[M]", error: type[ThinRNNError] = FolderError) -> "M":
@@ -124,6 +133,14 @@ def _umask() -> int:
     mask = os.umask(0)  # it can only be read by setting it
     os.umask(mask)
     return mask
+
+
+def memory() -> float:
+    """Return the bytes of memory of this machine, infinite where that cannot be told."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # Windows has no such call
+        return math.inf
 
 
 def cache_folder() -> Path:

@@ -76,12 +76,12 @@ def test_names_in_loops_are_not_those_outside(exported: Path, tmp_path: Path) ->
 
 
 def test_written_again_a_file_stays_the_same(exported: Path, tmp_path: Path) -> None:
-    from thinrnn.onnx.files import read_model, write_model
+    from thinrnn.onnx.files import finished, read_model, write_model
 
     files = [exported, quantize_onnx(exported, tmp_path / "int8.onnx").path]
     files += [top_k_onnx(file, tmp_path / f"{file.stem}.top.onnx", k=4) for file in files]
     for file in files:
-        write_model(read_model(file), tmp_path / "again.onnx", OnnxFile)
+        write_model(finished(read_model(file)), tmp_path / "again.onnx", OnnxFile)
         assert (tmp_path / "again.onnx").read_bytes() == file.read_bytes()
     again = quantize_onnx(exported, tmp_path / "int8.again.onnx").path
     assert again.read_bytes() == files[1].read_bytes()

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from thinrnn import __version__
-from thinrnn._files import open_regular, parse_json, read_bytes, write_together
+from thinrnn._files import memory, open_regular, parse_json, read_bytes, write_together
 from thinrnn._gates.attach import attach_, attached, detach_, is_attached
 from thinrnn._gates.attached import Attached
 from thinrnn._gates.estimators import Fixed
@@ -232,9 +232,9 @@ def _read(folder: Path) -> tuple[Record, dict[str, Tensor]]:
 
 
 def _read_tensors(path: Path, about: "SavedModel") -> dict[str, Tensor]:
+    stored = read_tensors(path)  # first, because it compares all sizes with that of the file
     if _digest(path) != about.sha256:
         raise FolderError(f"'{path}' is damaged, or does not belong to the thinrnn.json beside it.")
-    stored = read_tensors(path)
     state: dict[str, Tensor] = {}
     for name, entry in about.tensors.items():
         known = stored if entry.same_as is None else state
@@ -245,7 +245,10 @@ def _read_tensors(path: Path, about: "SavedModel") -> dict[str, Tensor]:
         if entry.dtype is not None:
             if name + SCALE in stored:
                 tensor = _scaled(path, name, tensor, stored[name + SCALE])
-            tensor = tensor.to(getattr(torch, entry.dtype))
+            dtype = getattr(torch, entry.dtype)
+            if tensor.is_complex() and not dtype.is_complex:
+                raise FolderError(f"'{path}' is damaged: {other!a} is complex, not {entry.dtype}.")
+            tensor = tensor.to(dtype)
         state[name] = tensor
     return state
 
@@ -263,7 +266,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         FolderError: It is not a safetensors file, or cannot be read.
     """
-    open_regular(path).close()
+    open_regular(path, most=memory()).close()
     try:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -285,7 +288,7 @@ def check_numbers(model: nn.Module, path: Path) -> None:
 
 
 def _digest(path: Path) -> str:
-    with open_regular(path) as file:
+    with open_regular(path, most=memory()) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -1,6 +1,5 @@
 """The weights of a model in a folder, dense or small, and the JSON files beside them."""
 
-import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +12,7 @@ from safetensors.torch import save_model as save_whole
 from torch import nn
 
 import thinrnn
-from thinrnn._files import open_regular, read_json, write_safely
+from thinrnn._files import memory, open_regular, read_json, write_safely
 from thinrnn._surgery.save import Precision, check_numbers
 from thinrnn.errors import FolderError
 from thinrnn.lab.run.files import storage
@@ -42,7 +41,7 @@ def load_weights(model: nn.Module, folder: Path) -> nn.Module:
     file = folder / "model.safetensors"
     if not os.path.lexists(file):
         raise FolderError(f"{folder} has no {file.name}: save the model again.")
-    open_regular(file).close()
+    open_regular(file, most=memory()).close()
     try:
         load_whole(model, file)
     except (OSError, SafetensorError, RuntimeError) as error:
@@ -59,19 +58,11 @@ def built(make: Callable[[], M], folder: Path) -> M:
             size = sum(parameter.nbytes for parameter in make().parameters())
     except (RuntimeError, ValueError, TypeError, OverflowError) as error:
         raise FolderError(f"'{file}' is damaged: sizes do not fit: {_line(error)}") from None
-    if size > _memory():
+    if size > memory():
         raise FolderError(
             f"'{file}' describes a model of {size:,} bytes, more than the memory of this machine."
         )
     return make()
-
-
-def _memory() -> float:
-    """Return the bytes of memory of this machine, infinite where that cannot be told."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # Windows has no such call
-        return math.inf
 
 
 def read_file(file: Path, schema: type[F]) -> F:

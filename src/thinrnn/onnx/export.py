@@ -18,7 +18,7 @@ from thinrnn.onnx._trace.graph import Traced, trace
 from thinrnn.onnx._trace.streaming import states_of
 from thinrnn.onnx._trace.subject import Subject
 from thinrnn.onnx.check import compare
-from thinrnn.onnx.files import write_model
+from thinrnn.onnx.files import finished, write_model
 from thinrnn.onnx.runtime import OnnxFile, require_onnx
 
 LARGEST_FILE = 2_000_000_000  # bytes; a protocol buffer ends there
@@ -163,7 +163,7 @@ def _write(graph: Any, path: Path, subject: Subject, kept: list[int], names: lis
         found["file"] = OnnxFile(file)
         found["difference"], found["checked"] = compare(found["file"], subject, kept, names)
 
-    write_model(graph, path, check)
+    write_model(finished(graph), path, check)
     file = found["file"]
     return Export(
         path,

@@ -1,43 +1,83 @@
 """Graphs read from ONNX files, and written to them."""
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from thinrnn._files import open_regular, write_safely
-from thinrnn.errors import ExportError, FolderError
+from thinrnn._files import read_bytes, write_safely
+from thinrnn.errors import ExportError, FolderError, ThinRNNError
 from thinrnn.onnx._passes.finish import finish_
-
-MOST_BYTES = 1 << 31  # of any protobuf message
+from thinrnn.onnx.runtime import MOST_BYTES, OnnxFile, short
 
 
 def read_model(path: Path) -> Any:
-    """Return the onnx_ir.Model of a file."""
+    """Return the onnx_ir.Model of a file, which ONNX Runtime has checked.
+
+    Raises:
+        FolderError: The file cannot be read, is not a valid ONNX file, or is not in one piece.
+    """
+    import onnx
     import onnx_ir
 
-    open_regular(path).close()
-    if path.stat().st_size > MOST_BYTES:
-        raise FolderError(f"'{path}' is larger than 2 GiB, the limit of an ONNX file.")
     try:
-        model = onnx_ir.load(path, format="protobuf")
-    except OSError as error:
-        raise FolderError(f"cannot read '{path}': {error.strerror}.") from None
-    except Exception:
+        proto = onnx.load_model_from_string(read_bytes(path, most=MOST_BYTES))
+    except ThinRNNError:
+        raise
+    except Exception:  # protobuf's has a class of its own
         raise FolderError(f"'{path}' is not an ONNX file.") from None
-    for name, value in model.graph.initializers.items():
-        if isinstance(value.const_value, onnx_ir.ExternalTensor):
-            raise FolderError(f"'{path}' keeps {name!a} in another file: put all into one.")
-    return model
+    for tensor in proto.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            raise FolderError(f"'{path}' keeps {tensor.name!a} in another file: put all into one.")
+    open_model(path)
+    return onnx_ir.from_proto(proto)
 
 
-def write_model(model: Any, path: Path, check: Callable[[Path], object]) -> None:
-    """Finish a graph and write it; if `check` raises for the new file, none is written."""
+def open_model(path: Path) -> OnnxFile:
+    """Return a file that somebody gave, in ONNX Runtime.
+
+    Raises:
+        FolderError: The file cannot be read, or cannot run.
+    """
+    try:
+        file = OnnxFile(path)
+    except ExportError as error:
+        raise FolderError(f"'{path}' is not an ONNX file that can run: {error}") from None
+    if not file.outputs:
+        raise FolderError(f"'{path}' is not an ONNX file that can run: it has no outputs.")
+    return file
+
+
+@contextlib.contextmanager
+def understood(path: Path) -> Iterator[None]:
+    """Say in one line that a valid graph is none that `export_onnx` writes.
+
+    The passes rely on its operators, names and shapes. Anything may fail for another graph.
+    """
+    try:
+        yield
+    except (ThinRNNError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise FolderError(
+            f"'{path}' is not a file of export_onnx: {type(error).__name__}: {short(error)}"
+        ) from error
+
+
+def finished(model: Any) -> bytes:
+    """Return a graph as the content of a file, after the last passes."""
     import onnx_ir
 
     finish_(model)
+    content: bytes = onnx_ir.to_proto(model).SerializeToString()
+    return content
+
+
+def write_model(content: bytes, path: Path, check: Callable[[Path], object]) -> None:
+    """Write an ONNX file; if `check` raises for the new file, none is written."""
 
     def write(temporary: Path) -> None:
-        onnx_ir.save(model, temporary, format="protobuf")
+        temporary.write_bytes(content)
         check(temporary)
 
     try:

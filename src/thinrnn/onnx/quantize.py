@@ -8,7 +8,7 @@ from thinrnn._table import table
 from thinrnn.errors import ExportError, FolderError
 from thinrnn.onnx._passes.int8 import QuantizedWeight as QuantizedWeight
 from thinrnn.onnx._passes.int8 import quantize_
-from thinrnn.onnx.files import read_model, write_model
+from thinrnn.onnx.files import finished, read_model, understood, write_model
 from thinrnn.onnx.runtime import OnnxFile, require_onnx
 
 Measure = Callable[[Path], float]
@@ -109,11 +109,13 @@ def quantize_onnx(
     if max_loss is not None and measure is None:
         raise ExportError("max_loss needs a measure: give a function that judges a file.")
     path, out = Path(path), Path(out)
-    model = read_model(path)
-    if "quantized" in model.metadata_props:
-        raise FolderError(f"'{path}' is quantized already: give the float32 file.")
-    weights = quantize_(model, per_row=per_row)
-    model.metadata_props["quantized"] = "int8"
+    with understood(path):
+        model = read_model(path)
+        if "quantized" in model.metadata_props:
+            raise FolderError(f"'{path}' is quantized already: give the float32 file.")
+        weights = quantize_(model, per_row=per_row)
+        model.metadata_props["quantized"] = "int8"
+        content = finished(model)
     before = None if measure is None else measure(path)
     after: float | None = None
 
@@ -125,7 +127,7 @@ def quantize_onnx(
             _judge(before, after, max_loss)
 
     bytes_before = path.stat().st_size
-    write_model(model, out, check)
+    write_model(content, out, check)
     return Quantized(out, weights, bytes_before, out.stat().st_size, before, after)
 
 

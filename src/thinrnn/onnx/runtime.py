@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 
 from thinrnn._extras import require
+from thinrnn._files import read_bytes
 from thinrnn.errors import ExportError, MissingExtraError
 
 Array = numpy.ndarray[Any, Any]
+MOST_BYTES = 1 << 31  # of any protobuf message
 
 
 def require_onnx() -> None:
@@ -33,13 +35,13 @@ class OnnxFile:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 4  # what goes wrong is raised
-        content = Path(path).read_bytes()
+        content = read_bytes(Path(path), most=MOST_BYTES)
         try:
             self._session = onnxruntime.InferenceSession(
                 content, options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # they have no class of their own
-            raise ExportError(f"ONNX Runtime does not take the file: {_short(error)}") from error
+            raise ExportError(f"ONNX Runtime does not take the file: {short(error)}") from error
         self.metadata: dict[str, str] = self._session.get_modelmeta().custom_metadata_map
         self.inputs = {value.name: value for value in self._session.get_inputs()}
         self.outputs = {value.name: value for value in self._session.get_outputs()}
@@ -56,7 +58,7 @@ class OnnxFile:
         try:
             found = self._session.run(None, values)
         except Exception as error:
-            raise ExportError(f"ONNX Runtime cannot run the file: {_short(error)}") from error
+            raise ExportError(f"ONNX Runtime cannot run the file: {short(error)}") from error
         return dict(zip(self.outputs, found, strict=True))
 
     def stream(
@@ -86,7 +88,8 @@ class OnnxFile:
         return joined
 
 
-def _short(error: Exception) -> str:
+def short(error: Exception) -> str:
+    """Return the message of an error in one line."""
     return " ".join(str(error).split())[:300]
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from thinrnn.onnx._passes.last_step import keep_top_k_
-from thinrnn.onnx.files import read_model, write_model
+from thinrnn.onnx.files import finished, read_model, understood, write_model
 from thinrnn.onnx.runtime import OnnxFile, require_onnx
 
 
@@ -46,8 +46,10 @@ def top_k_onnx(path: str | Path, out: str | Path, *, k: int = 10) -> Path:
         'top.onnx'
     """
     require_onnx()
-    out = Path(out)
-    model = read_model(Path(path))
-    keep_top_k_(model.graph, k)
-    write_model(model, out, OnnxFile)
+    path, out = Path(path), Path(out)
+    with understood(path):
+        model = read_model(path)
+        keep_top_k_(model.graph, k)
+        content = finished(model)
+    write_model(content, out, OnnxFile)
     return out

@@ -10,11 +10,11 @@ from torch import nn
 import thinrnn
 from thinrnn._surgery.provenance import record_of
 from thinrnn._surgery.save import Precision
-from thinrnn.errors import RunError
+from thinrnn.errors import HardCodedSizeError, RunError
 from thinrnn.lab.command import command
 from thinrnn.lab.model_folder import save_weights
 from thinrnn.lab.recipes.gate_log import kept_in, pattern
-from thinrnn.lab.recipes.phase import Phase, known_plan
+from thinrnn.lab.recipes.phase import PLAN, Phase, known_plan
 from thinrnn.lab.recipes.protocol import D, Recipe, S
 from thinrnn.lab.recipes.pruning import set_weights_
 from thinrnn.lab.run import RunFolder
@@ -114,7 +114,10 @@ def recompact(
     phase = Phase(recipe, settings, "gated", data, CPU, plan=plan)
     with fitting(run.path):
         gated = restored(phase, saved["training"]["best"] or saved["training"]["model"])
-    small, difference = compact_and_verify(gated, round_to)
+    try:
+        small, difference = compact_and_verify(gated, round_to)
+    except HardCodedSizeError as error:  # our models have none, so the plan left something out
+        raise RunError(f"'{run.path / PLAN}' does not fit the model: {error}") from error
     recipe.save(settings, small, data, folder, precision)  # type: ignore[arg-type]  # save checks
     neurons = {name: len(kept) for name, kept in record_of(small).kept.items()}
     return {"neurons": neurons, "difference": difference, **recipe.sizes(small)}

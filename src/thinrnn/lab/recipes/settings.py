@@ -7,7 +7,6 @@ changed(MySettings(), ["lr=5", "depth=3"])
 """
 
 import difflib
-import json
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,6 +22,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import from_json
 
 from thinrnn._files import read_bytes
 from thinrnn.lab.recipes.schedule import lr_factor
@@ -147,7 +147,10 @@ class TrainingSettings(BaseModel):
             if get_origin(kind) is tuple:
                 return [part.strip() for part in value.split(",")] if value else []
             if value.startswith(("{", "[")):
-                return json.loads(value)
+                try:
+                    return from_json(value)  # which limits how deep values may be nested
+                except ValueError as error:
+                    raise ValueError(f"{info.field_name} is not valid JSON: {error}.") from None
         elif get_origin(kind) is tuple and not isinstance(value, list | tuple):
             return [value]
         return value

@@ -15,6 +15,7 @@ from thinrnn.lab.recipes.language_model.evaluate import mean_loss, perplexity
 from thinrnn.lab.recipes.language_model.export import describe, vocabulary_hash
 from thinrnn.lab.recipes.language_model.files import VocabularyFile
 from thinrnn.lab.run.errors import InputError
+from thinrnn.onnx.files import open_model
 from thinrnn.onnx.runtime import OnnxFile
 
 
@@ -48,14 +49,14 @@ def read_vocabulary(path: str | Path) -> Vocabulary:
         vocabulary = read_json(file, VocabularyFile).vocabulary()
     except FolderError as error:
         raise FolderError(f"{error} Export again.") from None
-    if OnnxFile(path).metadata.get("vocabulary") != vocabulary_hash(describe(vocabulary)):
+    if open_model(Path(path)).metadata.get("vocabulary") != vocabulary_hash(describe(vocabulary)):
         raise FolderError(f"{file} is not the vocabulary of {path}; export again.")
     return vocabulary
 
 
 def measure_on(text: Path, path: Path, *, batch: int = 10) -> Callable[[Path], float]:
     """Return a function that gives the perplexity of an ONNX file on a text."""
-    recipe = OnnxFile(path).metadata.get("recipe")
+    recipe = open_model(path).metadata.get("recipe")
     if recipe != "language_model":
         raise InputError(
             f"{path} is not a language model from 'thinrnn export', so it cannot be measured on "

@@ -3,16 +3,21 @@
 import contextlib
 import io
 import json
+import os
 import resource
 import signal
 import time
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+import torch
+
+T = TypeVar("T")
 
 LIMIT = 30  # seconds of one command on a processor
 WAIT = 300  # seconds of one command by the clock: other work may keep the processors busy
@@ -21,6 +26,7 @@ SEED = 0  # of every choice
 COUNTS: Counter[str] = Counter()
 ABORTS: list[str] = []  # processes that ended by SIGABRT or SIGSEGV
 BEGAN = time.monotonic()
+TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 TINY = {
     **{"embedding": 6, "hidden": "7,7", "epochs": 1, "batch": 8, "bptt": 16, "lr": 0.01},
     **{"target_params": 0.5, "tensorboard": "no", "device": "cpu", "threads": 1},
@@ -59,10 +65,16 @@ class Outcome:
             found.append(f"took {self.seconds:.0f} s")
         if self.kilobytes > MEMORY:
             found.append(f"took {self.kilobytes >> 10:,} MiB")
-        controls = {c for c in self.out + self.err if not c.isprintable() and c not in "\n\t"}
+        controls = {c for c in set(self.out + self.err) if rules_a_terminal(c)}
         if controls:
             found.append(f"prints {controls!a}")
         return found
+
+
+def rules_a_terminal(character: str) -> bool:
+    """Whether a character is a control code, half of one, or turns the order of text."""
+    is_code = unicodedata.category(character) in ("Cc", "Cs") and character not in "\n\t"
+    return is_code or character in TURNS
 
 
 def attempt(*arguments: Any) -> Outcome:
@@ -104,6 +116,50 @@ def limited(function: Callable[..., Any], *arguments: Any) -> Outcome:
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory,
         raised,
     )
+
+
+def apart(try_one: Callable[[T], list[str]], cases: list[T]) -> list[str]:
+    """Try cases in a process of their own, and return their faults; one that aborts is a fault."""
+    found: list[str] = []
+    begun = 0
+    while begun < len(cases):
+        heard, says = os.pipe()
+        child = os.fork()
+        if child == 0:
+            with open(says, "w") as out:
+                for case in cases[begun:]:
+                    try:
+                        faults = try_one(case)
+                    except BaseException as error:
+                        faults = [f"{case!a:.200}: {error!a:.300}"]
+                    print(json.dumps(faults), file=out, flush=True)
+            os._exit(0)
+        os.close(says)
+        with open(heard) as lines:
+            for line in lines:
+                found += json.loads(line)
+                begun += 1
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if status:
+            note_end(status)
+            found.append(f"{cases[begun]!a:.200}: the process ended with {status}")
+            begun += 1
+    return found
+
+
+def note_end(status: int) -> None:
+    """Count processes that a signal of their own ended: what C code does where memory is torn."""
+    if -status in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE):
+        ABORTS.append(signal.Signals(-status).name)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Let torch compute in one thread: a forked process has no others."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

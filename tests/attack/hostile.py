@@ -83,20 +83,31 @@ def real(run: Path, name: str) -> Path:
 
 
 def file_changes(name: str) -> Iterator[tuple[str, Change]]:
+    """Yield what can happen to a file of a run."""
+    for what, damage in damages():
+        yield what, lambda run, damage=damage: damage(real(run, name))
+    for other in ("config.json", "small.json", "model/model.safetensors", "plan.json"):
+        if other != name:
+
+            def swap(run: Path, other: str = other) -> None:
+                file = real(run, name)
+                shutil.copyfile(real(file_run(file, name), other), file)
+
+            yield f"is a copy of {other}", swap
+
+
+def damages() -> Iterator[tuple[str, Callable[[Path], object]]]:
     """Yield what can happen to any file."""
 
-    def at(change: Callable[[Path], None]) -> Change:
-        return lambda run: change(real(run, name))
+    def put(data: bytes) -> Callable[[Path], object]:
+        return lambda file: file.write_bytes(data)
 
-    def put(data: bytes) -> Change:
-        return at(lambda file: file.write_bytes(data))
-
-    def link(target: str) -> Change:
+    def link(target: str) -> Callable[[Path], object]:
         def change(file: Path) -> None:
             file.unlink()
             file.symlink_to(target if target != "itself" else file.name)
 
-        return at(change)
+        return change
 
     def fifo(file: Path) -> None:
         file.unlink()
@@ -106,27 +117,24 @@ def file_changes(name: str) -> Iterator[tuple[str, Change]]:
         file.unlink()
         file.mkdir()
 
-    def part(numerator: int) -> Change:
-        return at(
-            lambda file: file.write_bytes(file.read_bytes()[: file.stat().st_size * numerator // 8])
+    def part(numerator: int) -> Callable[[Path], object]:
+        return lambda file: file.write_bytes(
+            file.read_bytes()[: file.stat().st_size * numerator // 8]
         )
 
-    def flip(place: int) -> Change:
+    def flip(place: int) -> Callable[[Path], object]:
         def change(file: Path) -> None:
             data = bytearray(file.read_bytes())
             data[len(data) * place // 16] ^= 1 << place % 8
             file.write_bytes(data)
 
-        return at(change)
+        return change
 
     def sparse(file: Path) -> None:
         with file.open("r+b") as opened:
             opened.truncate(1 << 40)
 
-    def swap(other: str) -> Change:
-        return at(lambda file: shutil.copyfile(real(file_run(file, name), other), file))
-
-    yield "missing", at(lambda file: file.unlink())
+    yield "missing", Path.unlink
     yield "empty", put(b"")
     yield "one zero byte", put(b"\0")
     yield "no UTF-8", put(b'{"a": "\xff\xfe"}')
@@ -137,16 +145,13 @@ def file_changes(name: str) -> Iterator[tuple[str, Change]]:
         yield f"holds {text}", put(text.encode() + b"\n")
     for target in ("itself", "/dev/zero", "/dev/full", "/nowhere", "/", "/proc/self/mem"):
         yield f"a link to {target}", link(target)
-    yield "a pipe", at(fifo)
-    yield "a folder", at(folder)
-    yield "a terabyte", at(sparse)
+    yield "a pipe", fifo
+    yield "a folder", folder
+    yield "a terabyte", sparse
     for number in (1, 4, 7):
         yield f"cut at {number}/8", part(number)
     for place in range(0, 16, 3):
         yield f"a bit flipped at {place}/16", flip(place)
-    for other in ("config.json", "small.json", "model/model.safetensors", "plan.json"):
-        if other != name:
-            yield f"is a copy of {other}", swap(other)
 
 
 def file_run(file: Path, name: str) -> Path:

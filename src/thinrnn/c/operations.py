@@ -228,20 +228,14 @@ def _batch_norm(
     return recorder.put(result, out.buffer)
 
 
-def _leaky(
-    recorder: Recorder, result: Tensor, x: Tensor, slope: float = 0.01, *_: Any, **options: Any
-) -> Tensor:
-    slope = options.get("negative_slope", slope)
-    return _unary(recorder, result, x, f"{{x}} > 0.0f ? {{x}} : {number(slope)} * {{x}}")
+def _below_zero(code: str, name: str, default: float) -> Callable[..., Tensor]:
+    """Return what writes a function that is x above 0 and `code`, with one number, below."""
 
+    def write(recorder: Recorder, result: Tensor, x: Tensor, *rest: Any, **options: Any) -> Tensor:
+        value = number(options.get(name, rest[0] if rest else default))
+        return _unary(recorder, result, x, f"{{x}} > 0.0f ? {{x}} : {value} * {code}")
 
-def _elu(
-    recorder: Recorder, result: Tensor, x: Tensor, alpha: float = 1.0, *_: Any, **options: Any
-) -> Tensor:
-    alpha = options.get("alpha", alpha)
-    return _unary(
-        recorder, result, x, f"{{x}} > 0.0f ? {{x}} : {number(alpha)} * (exp_({{x}}) - 1.0f)"
-    )
+    return write
 
 
 def _clamp(
@@ -273,8 +267,8 @@ SPECIAL: dict[str, Callable[..., Tensor]] = {
     "log_softmax": _over_last("log_softmax"),
     "layer_norm": _layer_norm,
     "batch_norm": _batch_norm,
-    "leaky_relu": _leaky,
-    "elu": _elu,
+    "leaky_relu": _below_zero("{x}", "negative_slope", 0.01),
+    "elu": _below_zero("(exp_({x}) - 1.0f)", "alpha", 1.0),
     "hardtanh": _clamp,
     "clamp": _clamp,
 }

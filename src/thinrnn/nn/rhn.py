@@ -122,27 +122,18 @@ class RHN(nn.Module):
     def _check(self, input: Any) -> None:
         """Raise unless the input is a tensor of the right shape, with a message that helps."""
         layout = "(batch, time, features)" if self.batch_first else "(time, batch, features)"
+        features, weights = self.weight_ih.shape[1], self.weight_ih.dtype
         if isinstance(input, PackedSequence):
-            raise ThinRNNError(
-                f"RHN: the input is a PackedSequence; give a padded one, {layout}, as "
-                "pad_packed_sequence makes it."
-            )
-        if not isinstance(input, Tensor) or input.dim() not in (2, 3):
-            raise ThinRNNError(
-                f"RHN: the input is {describe(input)}; give (time, features) or {layout}."
-            )
-        features = self.weight_ih.shape[1]
-        if input.shape[-1] != features:
-            raise ThinRNNError(
-                f"RHN: the input is {describe(input)}, but this layer reads {features} features: "
-                "make the last size the same."
-            )
-        weights = self.weight_ih.dtype
-        if input.dtype != weights and not torch.is_autocast_enabled(input.device.type):
-            raise ThinRNNError(
-                f"RHN: the input is {input.dtype}, but the weights are {weights}: give "
-                f"input.to({weights})."
-            )
+            problem = f"a PackedSequence; give a padded one, {layout}, as pad_packed_sequence does."
+        elif not isinstance(input, Tensor) or input.dim() not in (2, 3):
+            problem = f"{describe(input)}; give (time, features) or {layout}."
+        elif input.shape[-1] != features:
+            problem = f"{describe(input)}, but this layer reads {features} features."
+        elif input.dtype != weights and not torch.is_autocast_enabled(input.device.type):
+            problem = f"{input.dtype}, but the weights are {weights}: give input.to({weights})."
+        else:
+            return
+        raise ThinRNNError(f"RHN: the input is {problem}")
 
     def _each(self, kind: str) -> list[Tensor]:
         """Return the matrices or biases of all depths, as attributes: gates may replace them."""

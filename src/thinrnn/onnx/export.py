@@ -13,7 +13,6 @@ from thinrnn import __version__
 from thinrnn._gates.attach import is_attached
 from thinrnn._model.copying import copy_module
 from thinrnn.errors import ExportError, GateError
-from thinrnn.onnx._trace.axes import DynamicAxis
 from thinrnn.onnx._trace.graph import Traced, trace
 from thinrnn.onnx._trace.streaming import states_of
 from thinrnn.onnx._trace.subject import Subject
@@ -123,7 +122,10 @@ def export_onnx(
 
     rows = subject.batch
     given = [torch.zeros(1, rows, width) for width in states.values()]
-    shapes = [_free(subject.axes, which) for which in range(len(subject.inputs))]
+    shapes = [
+        {dim: axis.name for axis in subject.axes for tensor, dim in axis.places if tensor == which}
+        for which in range(len(subject.inputs))
+    ]
     free_batch = any(axis.name == "batch" for axis in subject.axes)
     shapes += [{1: "batch"} if free_batch else {} for _ in states]
     graph = trace(
@@ -136,10 +138,6 @@ def export_onnx(
     )
     graph.metadata_props.update(_described(subject, small, metadata or {}))
     return _write(graph, Path(path), subject, kept, names)
-
-
-def _free(axes: list[DynamicAxis], which: int) -> dict[int, str]:
-    return {dim: axis.name for axis in axes for tensor, dim in axis.places if tensor == which}
 
 
 def _described(subject: Subject, small: nn.Module, more: Mapping[str, Any]) -> dict[str, str]:

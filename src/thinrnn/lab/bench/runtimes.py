@@ -39,9 +39,7 @@ def import_libraries(runtime: str, recipe: str) -> None:
     if runtime in FILES:
         import numpy  # noqa: F401
         import onnxruntime  # noqa: F401
-    elif runtime == "c":
-        pass
-    else:
+    elif runtime != "c":
         from thinrnn.lab import recipes
 
         recipes.recipe(recipe)

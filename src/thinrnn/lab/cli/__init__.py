@@ -30,18 +30,17 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _note(message: Warning | str, *place: Any, **more: Any) -> None:
-    """Print a warning in one line, without the place in the code."""
-    _print(f"note: {_one_line(str(message))}")
+    """Print a warning, without the place in the code."""
+    _say(str(message), "note")
 
 
-def _say(message: str) -> None:
-    """Print what failed, in one line."""
-    if message:
-        _print(f"thinrnn: {_one_line(message)}")
+def _say(message: str, what: str = "thinrnn") -> None:
+    """Print one line to stderr; of several processes that train together, one prints it."""
+    from thinrnn.lab.printable import printable
 
-
-def _print(line: str) -> None:
-    """Print a line to stderr; of several processes that train together, one prints it."""
+    line = printable(f"{what}: {' '.join(message.split())}")
+    if not message:
+        return
     if os.environ.get("WORLD_SIZE", "1") != "1":
         from thinrnn.lab.device.processes import says
 
@@ -94,9 +93,3 @@ def _failure(error: Exception) -> tuple[int, str]:
     program = context.command_path if context else "thinrnn"
     end = "" if message.endswith((".", "?")) else "."
     return 2, f"{message}{end} See '{program} --help'." if message else ""
-
-
-def _one_line(message: str) -> str:
-    from thinrnn.lab.printable import printable
-
-    return printable(" ".join(message.split()))

@@ -39,12 +39,7 @@ class Found:
 
 
 def find_model(path: Path, kind: str = "small") -> Found:
-    """Return one model of a run, or the model in a folder.
-
-    Raises:
-        InputError: There is no such kind.
-        RunError: The path is neither a run nor a model, or the run has no model of this kind.
-    """
+    """Return one model of a run, or the model in a folder."""
     if kind not in MODELS:
         raise InputError(f"there is no kind '{kind}': choose one of {', '.join(MODELS)}.")
     found = find_models(path)

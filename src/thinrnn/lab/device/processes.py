@@ -158,12 +158,7 @@ def is_launched() -> bool:
 
 @contextlib.contextmanager
 def together(processes: Processes, advice: str) -> Iterator[None]:
-    """Inside `with`, a process that is gone stops this one with one clear line.
-
-    Args:
-        processes: Those that train.
-        advice: What to do next.
-    """
+    """Inside `with`, a process that is gone stops this one with one line, which ends in advice."""
     try:
         yield
     except RuntimeError as error:

@@ -51,23 +51,14 @@ MARKS = {"dense": "o", "small": "o", "control": "s"}
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart; y is NaN where there is no value.
-
-    Attributes:
-        name: What the legend calls it.
-        x: Places, rising.
-        y: Values.
-        colour: A key of COLOURS.
-        dash: A key of DASHES.
-        marked: A point that gets a dot, or None.
-    """
+    """One line of a chart; y is NaN where there is no value."""
 
     name: str
-    x: Sequence[float]
+    x: Sequence[float]  # rising
     y: Sequence[float]
-    colour: str
-    dash: str = "solid"
-    marked: tuple[float, float] | None = None
+    colour: str  # of COLOURS
+    dash: str = "solid"  # of DASHES
+    marked: tuple[float, float] | None = None  # a point that gets a dot
 
 
 @dataclass(frozen=True)
@@ -85,12 +76,8 @@ def line_chart(
 ) -> Markup:
     """Returns values against epochs.
 
-    Args:
-        key: A name that no other chart of the page has.
-        label: The chart in words, for screen readers.
-        lines: What to draw.
-        zero: Let the y axis begin at zero.
-        log: Use a logarithmic y axis.
+    No other chart of the page has the same key; the label is for screen readers. The y axis begins
+    at zero, or is logarithmic, if chosen.
     """
     figure, axes = _axes("epoch", log)
     for line in lines:
@@ -155,13 +142,7 @@ def thin(length: int, most: int = MOST_POINTS) -> list[int]:
 
 
 def to_svg(figure: Figure, key: str, label: str) -> Markup:
-    """Returns a figure as an <svg> element that takes its font and colours from the page.
-
-    Args:
-        figure: What to draw; its colours should be those of COLOURS.
-        key: Keeps the ids of this drawing apart from those of others on the page.
-        label: The drawing in words.
-    """
+    """Returns a figure in COLOURS as an <svg> element with font and colours of the page."""
     file = io.StringIO()
     # Text stays text, ids depend on nothing but key and drawing; no setting of the process changes.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": key}):

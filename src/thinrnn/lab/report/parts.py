@@ -8,21 +8,13 @@ from markupsafe import Markup
 
 @dataclass(frozen=True)
 class Table:
-    """A table; the first cell of each row names the row.
+    """A table; the first cell of each row names the row."""
 
-    Attributes:
-        caption: What the table shows, for screen readers.
-        head: The titles of the columns; empty for a table without a head.
-        rows: The cells.
-        strong: The highlighted column, or None.
-        stacks: On a phone each row's name is above its cells, so that all columns fit.
-    """
-
-    caption: str
-    head: Sequence[str]
+    caption: str  # for screen readers
+    head: Sequence[str]  # empty for a table without a head
     rows: Sequence[Sequence[str]]
-    strong: int | None = None
-    stacks: bool = False
+    strong: int | None = None  # the highlighted column
+    stacks: bool = False  # on a phone each row's name is above its cells, so that all columns fit
 
 
 @dataclass(frozen=True)

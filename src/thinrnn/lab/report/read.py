@@ -164,11 +164,7 @@ def common_metric(runs: Iterable[Run]) -> Measure | None:
 
 
 def read_run(folder: Path) -> Run:
-    """Returns what the run folder holds so far.
-
-    Raises:
-        RunError: The folder is not a run folder, or one of its files is damaged.
-    """
+    """Returns what the run folder holds so far; RunError names a file that is damaged."""
     summaries = {}
     run = RunFolder(folder)
     for kind, data in run.summaries().items():

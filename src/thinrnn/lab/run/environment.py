@@ -2,6 +2,7 @@
 
 import os
 import platform
+import shlex
 import sys
 from typing import Any
 
@@ -35,6 +36,4 @@ def environment(device: str = "cpu") -> dict[str, Any]:
 
 def command_line() -> str:
     """Return the command that started this process, as a user would type it."""
-    import shlex
-
     return shlex.join(["thinrnn", *sys.argv[1:]])

@@ -10,14 +10,8 @@ from thinrnn.lab.run.progress import Progress
 
 
 class Monitor:
-    """Passes every event of a run to TensorBoard, and rewrites the report now and then.
-
-    Args:
-        run: The run folder.
-        progress: Gets a line if the report cannot be written. Training continues without it.
-        report: Writes the report of the run.
-        tensorboard: Also writes TensorBoard's event files, if TensorBoard is installed.
-    """
+    """Passes every event of a run to TensorBoard, if that is there, and now and then has `report`
+    write the report; where that fails, `progress` gets a line and training continues."""
 
     def __init__(
         self,

@@ -33,7 +33,10 @@ class Arguments:
         args, kwargs = call_arguments(example)
         self._args = tuple(_padded(a) for a in args)
         self._kwargs = {k: _padded(v) for k, v in kwargs.items()}
-        tree = dict(zip(_parameter_names(model, len(args)), self._args, strict=True))
+        try:
+            tree = inspect.signature(model.forward).bind_partial(*self._args).arguments
+        except TypeError as error:
+            raise ExampleError(f"the example has {len(args)} arguments: {error}.") from None
         tree |= self._kwargs
         names = [path for name, value in tree.items() for path in paths_in(value, name)]
         self.names = unique(names)
@@ -59,18 +62,6 @@ def unique(names: list[str]) -> list[str]:
         found.append(f"{name}.{seen[name]}" if counts[name] > 1 else name)
         seen[name] += 1
     return found
-
-
-def _parameter_names(model: nn.Module, count: int) -> list[str]:
-    names: list[str] = []
-    for parameter in inspect.signature(model.forward).parameters.values():
-        if parameter.kind == parameter.VAR_POSITIONAL:
-            names += [f"{parameter.name}.{place}" for place in range(count - len(names))]
-        elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
-            names.append(parameter.name)
-    if len(names) < count:
-        raise ExampleError(f"the example has {count} arguments, and the model takes {len(names)}.")
-    return names[:count]
 
 
 def _padded(value: Any) -> Any:

@@ -84,8 +84,10 @@ def find_vectors(path: Path, wanted: Collection[str]) -> tuple[dict[str, int], T
     found = _look_up(kept, wanted)
     if found is None:
         rows, vectors = read_glove(path, None)
-        with contextlib.suppress(StorageError):  # it works without, only slower
-            _keep(kept, rows, vectors)
+        words = torch.frombuffer(bytearray("\n".join(rows).encode()), dtype=torch.uint8)
+        tensors = {"words": words, "vectors": vectors}
+        with contextlib.suppress(StorageError), storage(kept):  # it works without, only slower
+            write_safely(kept, lambda temporary: save_file(tensors, temporary))
         found = _chosen(list(rows), vectors, wanted)
     if not found[0]:
         raise InputError(f"{path} has no word of the text: is it a GloVe file of this language?")
@@ -99,13 +101,6 @@ def _key(path: Path) -> str:
         raise InputError(f"{path} does not exist or cannot be read: {error.strerror}.") from None
     written = f"1 {path.resolve()} {state.st_size} {state.st_mtime_ns}"
     return hashlib.sha256(written.encode()).hexdigest()[:16]
-
-
-def _keep(kept: Path, rows: dict[str, int], vectors: Tensor) -> None:
-    words = torch.frombuffer(bytearray("\n".join(rows).encode()), dtype=torch.uint8)
-    tensors = {"words": words, "vectors": vectors}
-    with storage(kept):
-        write_safely(kept, lambda temporary: save_file(tensors, temporary))
 
 
 def _look_up(kept: Path, wanted: Collection[str]) -> tuple[dict[str, int], Tensor] | None:

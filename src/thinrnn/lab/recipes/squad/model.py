@@ -26,7 +26,6 @@ SIX = tuple(
     for layer in ("modelling1", "modelling2", "output")
     for direction in ("fwd", "bwd")
 )
-Words = tuple[Tensor, Tensor, Tensor]  # vectors, characters, and which are no padding
 FAR = -1e4  # the logit of padding; finite in every precision
 
 
@@ -205,10 +204,12 @@ class BiDAF(nn.Module):
         question: Tensor,
         question_characters: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        return self.read(
-            (self.vectors(context), context_characters, context != 0),
-            (self.vectors(question), question_characters, question != 0),
-        )
+        h_mask, u_mask = (context != 0).t(), (question != 0).t()  # time comes first from here on
+        order = reading_order(h_mask)
+        h = self.encoder(self.embed(self.vectors(context), context_characters), order)
+        u = self.embed(self.vectors(question), question_characters)
+        u = self.encoder(u, reading_order(u_mask))  # (J, B, fwd + bwd)
+        return self.answer(h, u, h_mask, u_mask, order)
 
     def vectors(self, rows: Tensor) -> Tensor:
         """Return the vectors of words, trained ones or GloVe's."""
@@ -216,14 +217,6 @@ class BiDAF(nn.Module):
         own = self.words(rows.clamp(max=trained - 1))
         given = F.embedding((rows - trained).clamp(min=0), self.glove)
         return torch.where((rows < trained).unsqueeze(-1), own, given)
-
-    def read(self, context: Words, question: Words) -> tuple[Tensor, Tensor]:
-        """Return the logits from vectors (B, T, D), characters (B, T, L) and masks (B, T)."""
-        h_mask, u_mask = context[2].t(), question[2].t()  # time comes first from here on
-        order = reading_order(h_mask)
-        h = self.encoder(self.embed(*context[:2]), order)  # (T, B, fwd + bwd)
-        u = self.encoder(self.embed(*question[:2]), reading_order(u_mask))
-        return self.answer(h, u, h_mask, u_mask, order)
 
     def answer(
         self, h: Tensor, u: Tensor, h_mask: Tensor, u_mask: Tensor, order: Tensor

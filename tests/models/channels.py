@@ -378,3 +378,23 @@ class ResidualOnTheInput(nn.Module):
     def forward(self, x):
         x = x + self.rnn(x)[0]
         return self.out(self.top(x)[0])
+
+
+@case(lambda: floats(2, 3, 24))
+class WaveUNet(nn.Module):
+    """A recurrent network between strided and transposed convolutions, with a skip connection."""
+
+    def __init__(self):
+        super().__init__()
+        self.down = nn.Conv1d(3, 8, 4, stride=2, padding=1)
+        self.deeper = nn.Conv1d(8, 10, 4, stride=2, padding=1)
+        self.rnn = nn.LSTM(10, 7, batch_first=True, bidirectional=True)
+        self.mix = nn.Linear(14, 9)
+        self.up = nn.ConvTranspose1d(9, 8, 4, stride=2, padding=1)
+        self.out = nn.ConvTranspose1d(8, 2, 4, stride=2, padding=1)
+
+    def forward(self, x):
+        skip = torch.relu(self.down(x))
+        h = torch.relu(self.deeper(skip)).transpose(1, 2)
+        h = self.mix(self.rnn(h)[0]).transpose(1, 2)
+        return self.out(torch.relu(self.up(h)) + skip)

@@ -53,6 +53,25 @@ class ConvLayer(Layer):
         return ""
 
 
+class ConvTransposeLayer(Layer):
+    """`nn.ConvTranspose1d`, `2d` and `3d`: the weight has input channels first."""
+
+    module: nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
+    matrices = ("weight",)
+
+    def build(self) -> None:
+        m, n = self.module.weight.shape[:2]
+        self.axis = 1 - self.module.weight.dim()
+        self.add("input", m, Slot("weight", 0, (0,), "read"))
+        self.add("output", n, Slot("weight", 1, (0,), "produce"), *self.rows("bias"))
+
+    def resize(self) -> None:
+        self.module.in_channels, self.module.out_channels = self.module.weight.shape[:2]
+
+    def refusal(self) -> str:
+        return "grouped transposed convolutions are not supported" if self.module.groups > 1 else ""
+
+
 class EmbeddingLayer(Layer):
     """`nn.Embedding`: its input picks rows, and its neurons are the columns."""
 

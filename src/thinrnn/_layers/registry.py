@@ -9,6 +9,7 @@ from thinrnn._layers.base import Layer
 from thinrnn._layers.feedforward import (
     ChannelwiseLayer,
     ConvLayer,
+    ConvTransposeLayer,
     EmbeddingLayer,
     LinearLayer,
     PReLULayer,
@@ -25,6 +26,9 @@ LAYERS: dict[type[nn.Module], type[Layer]] = {
     nn.Conv1d: ConvLayer,
     nn.Conv2d: ConvLayer,
     nn.Conv3d: ConvLayer,
+    nn.ConvTranspose1d: ConvTransposeLayer,
+    nn.ConvTranspose2d: ConvTransposeLayer,
+    nn.ConvTranspose3d: ConvTransposeLayer,
     nn.Embedding: EmbeddingLayer,
     nn.BatchNorm1d: ChannelwiseLayer,
     nn.BatchNorm2d: ChannelwiseLayer,

@@ -12,6 +12,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Generic
 
@@ -22,6 +23,7 @@ from thinrnn import __version__
 from thinrnn.lab import recipes
 from thinrnn.lab.command import command
 from thinrnn.lab.device.processes import ALONE, Processes, together
+from thinrnn.lab.recipes.choice import choice_table
 from thinrnn.lab.recipes.finish import finish_phase, time_models
 from thinrnn.lab.recipes.gate_log import gate_state, params_kept
 from thinrnn.lab.recipes.phase import PLAN, Phase, begin_phase, reachable_plan
@@ -62,12 +64,15 @@ def start(
 ) -> RunFolder:
     """Begin a new run in a folder and see it through."""
     settings = settings.with_full_paths()
-    with processes.in_turn():
-        data = recipe.load_data(settings, progress)
-    recipe.check(settings, data, settings.phases)
     device = choose_device(settings)
     if settings.threads:
         torch.set_num_threads(settings.threads)
+    settings, choices = processes.of_first(lambda: recipe.choose(settings, device))
+    if choices:
+        progress.line(choice_table(choices))
+    with processes.in_turn():
+        data = recipe.load_data(settings, progress)
+    recipe.check(settings, data, settings.phases)
     plan = reachable_plan(recipe, settings, data)
     config = {
         "thinrnn": __version__,
@@ -76,6 +81,7 @@ def start(
         "metrics": dict(recipe.metrics),
         "preset": preset,
         "settings": as_json(settings),
+        "chosen": [asdict(choice) for choice in choices],
         "command": command_line(),
         "seed": settings.seed,
         "text": data.facts(),

@@ -286,7 +286,7 @@ def bad_files(tmp_path_factory):
     ("arguments", "message"),
     [
         (["train"], "'thinrnn train lm'"),
-        (["train", "lm"], "no training text: give --train FILE"),
+        (["train", "lm"], "no training text: give --data FILE"),
         (["train", "ml"], "there is no preset 'ml': did you mean 'lm'?"),
         (
             ["train", "lm", "--set", "hiden=3"],

@@ -76,6 +76,10 @@ def choose(
     if data is not None:
         texts = recipes.recipe(chosen.recipe).texts_in(data, chosen.corpus)
         settings = settings.replaced(**texts)
+    if "minutes" in values and getattr(settings, "minutes", None) is None:
+        raise InputError(
+            f"the settings of {chosen.name} are fixed: --minutes is for lm and char; leave it out."
+        )
     if config is not None:
         settings = from_toml(settings, config)
     settings = changed(settings.replaced(**values), changes)

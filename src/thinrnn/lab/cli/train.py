@@ -15,11 +15,18 @@ def train(
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder with *train*.txt, *valid*.txt, *test*.txt; or squad/, glove/."),
+        typer.Option(
+            help="A text file, or a folder with *train*.txt, *valid*.txt, *test*.txt; "
+            "or with squad/, glove/."
+        ),
     ] = None,
     train: Annotated[str | None, typer.Option(help="Training text, UTF-8.")] = None,
     valid: Annotated[str | None, typer.Option(help="Validation text.")] = None,
     test: Annotated[str | None, typer.Option(help="Test text.")] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(help="Time for the whole run; sizes and rates follow from it and the text."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Run folder to make; the default is runs/PRESET.")
     ] = None,
@@ -35,8 +42,8 @@ def train(
     """
     from thinrnn.lab.cli.run import finish, start_or_resume
 
-    files = {"train": train, "valid": valid, "test": test}
-    values: dict[str, Any] = {name: path for name, path in files.items() if path is not None}
+    given = {"train": train, "valid": valid, "test": test, "minutes": minutes}
+    values: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     run = start_or_resume(
         preset,
         values,

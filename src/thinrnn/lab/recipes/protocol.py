@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from thinrnn._surgery.save import Precision
 from thinrnn.lab.data.corpora import Corpus
+from thinrnn.lab.recipes.choice import Choice
 from thinrnn.lab.recipes.settings import TrainingSettings
 from thinrnn.lab.run import RunFolder
 from thinrnn.lab.run.metrics import Better, Measurement
@@ -66,6 +67,9 @@ class Recipe(Protocol[S, D]):
         """What `evaluate` measures and which way is better; the first is the headline."""
 
     # Data
+    def choose(self, settings: S, device: torch.device) -> tuple[S, tuple[Choice, ...]]:
+        """Return settings with nothing left open, and what has been chosen from the data."""
+
     def load_data(self, settings: S, progress: Progress) -> D:
         """Return the data that the settings name."""
 

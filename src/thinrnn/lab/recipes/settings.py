@@ -217,8 +217,17 @@ class TrainingSettings(BaseModel):
         return self.replaced(**{name: full_path(value) for name, value in values.items()})
 
     def replaced(self, **values: Any) -> Self:
-        """Return the settings with other values, checked again."""
-        return type(self)(**{**dict(self), **values})
+        """Return the settings with other values, checked again; what is open stays open."""
+        return type(self)(**{**{name: getattr(self, name) for name in self.given}, **values})
+
+    @property
+    def given(self) -> set[str]:
+        """The settings that have been given a value; the others have their defaults."""
+        return self.model_fields_set
+
+    def leaves_open(self, name: str) -> bool:
+        """Return whether nobody has given a setting a value."""
+        return name not in self.given
 
     @classmethod
     def _one_line(cls, error: ValidationError) -> str:

@@ -121,10 +121,10 @@ def test_a_bad_text_is_reported_in_one_line(tmp_path, train, valid, message):
 
 
 def test_missing_texts_are_named(tmp_path):
-    with pytest.raises(InputError, match="no training text: give --train FILE"):
+    with pytest.raises(InputError, match="no training text: give --data FILE"):
         load_text(LanguageModelSettings())
     with pytest.raises(InputError, match="no validation text: give --valid FILE"):
-        load_text(write(tmp_path, train=GOOD))
+        load_text(write(tmp_path, train=GOOD).replaced(test=str(tmp_path / "train.txt")))
     with pytest.raises(InputError, match="is a folder"):
         load_text(changed(LanguageModelSettings(), [f"train={tmp_path}", f"valid={tmp_path}"]))
 

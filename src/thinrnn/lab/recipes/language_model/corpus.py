@@ -22,6 +22,7 @@ from thinrnn.lab.recipes.language_model.data import (
     split_tokens,
 )
 from thinrnn.lab.recipes.language_model.evaluate import perplexity
+from thinrnn.lab.recipes.language_model.held_out import held_out
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.run.errors import InputError
 
@@ -54,12 +55,16 @@ class Text:
         steps = min(35, len(self.valid) // 2)
         return self.valid[: 2 * steps].view(2, steps).t().long()
 
+    def counts(self) -> Tensor:
+        """Return how often each token is in the training text."""
+        return torch.bincount(self.train, minlength=len(self.vocabulary))
+
     def unigram_perplexity(self) -> float:
         """Return the perplexity of the validation text by the token counts of training, plus one.
 
         A model above this has learned nothing from the order of the tokens.
         """
-        counts = torch.bincount(self.train, minlength=len(self.vocabulary)).double() + 1
+        counts = self.counts().double() + 1
         surprise = -(counts / counts.sum()).log()
         return perplexity(surprise[self.valid].mean().item())
 
@@ -72,18 +77,14 @@ class Text:
 
 
 def load_text(settings: LanguageModelSettings) -> Text:
-    """Return the corpus that the settings name, with the vocabulary of its training part."""
-    sources = {part: getattr(settings, part) for part in PARTS}
-    if not sources["train"]:
-        raise InputError("no training text: give --train FILE and --valid FILE.")
-    if not sources["valid"] and sources["train"] != BUILT_IN:
-        raise InputError("no validation text: give --valid FILE.")
+    """Return the corpus that the settings name, with the vocabulary of its training part.
+
+    Without a validation text, parts of the training text are held out for validation and test.
+    """
     splitting = Splitting(settings.level, settings.lower, settings.punctuation)
 
     def tokens(part: str) -> Iterator[str]:
-        built_in = sources["train"] == BUILT_IN
-        pieces = built_in_pieces(part) if built_in else read_pieces(sources[part])
-        return split_tokens(pieces, splitting)
+        return split_tokens(pieces_of(settings, part), splitting)
 
     vocabulary = make_vocabulary(
         tokens("train"),
@@ -91,10 +92,28 @@ def load_text(settings: LanguageModelSettings) -> Text:
         largest=settings.max_vocabulary,
         min_count=settings.min_count,
     )
-    has_test = bool(sources["test"]) or sources["train"] == BUILT_IN
+    has_test = bool(settings.test) or is_one_text(settings)
     train, valid = vocabulary.encode(tokens("train")), vocabulary.encode(tokens("valid"))
     test = vocabulary.encode(tokens("test")) if has_test else None
     return Text(vocabulary, train, valid, test)
+
+
+def is_one_text(settings: LanguageModelSettings) -> bool:
+    """Return whether the training text has the others in it."""
+    return settings.train == BUILT_IN or not (settings.valid or settings.test)
+
+
+def pieces_of(settings: LanguageModelSettings, part: str) -> Iterator[str]:
+    """Yield the text of a part in pieces."""
+    if not settings.train:
+        raise InputError("no training text: give --data FILE, or --train FILE and --valid FILE.")
+    if settings.train == BUILT_IN:
+        return built_in_pieces(part)
+    if is_one_text(settings):
+        return iter([held_out("".join(read_pieces(settings.train)))[part]])
+    if part == "valid" and not settings.valid:
+        raise InputError("no validation text: give --valid FILE, or leave out --test.")
+    return read_pieces(getattr(settings, part))
 
 
 def encode_file(path: str | Path, vocabulary: Vocabulary) -> Tensor:
@@ -159,8 +178,10 @@ def texts_in(folder: Path, name: str = "") -> dict[str, str]:
     """Return the train, valid and test settings for a folder.
 
     With the name of a corpus its files must be there as they were published; without, the files
-    are found by their names, and a test text may be missing.
+    are found by their names, and a test text may be missing. A file is a text for everything.
     """
+    if not name and folder.is_file():
+        return {"train": str(folder)}
     if not name:
         found = find_texts(folder, ("train", "valid", "test"), needed=("train", "valid"))
         return {part: str(path) for part, path in found.items()}

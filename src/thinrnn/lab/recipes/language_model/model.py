@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -52,6 +52,8 @@ class LanguageModel(nn.Module):
 
         e(w) = E[w]  for w < n,  P R[w - n]  for the rare words
         logits = [h E^T ; (h P) R^T] + b
+
+    With the `counts` (V,) of the tokens in the training text, b starts as their log frequencies.
     """
 
     def __init__(
@@ -67,8 +69,9 @@ class LanguageModel(nn.Module):
         rare_size: int = 64,
         locked: bool = False,
         dropouts: Dropouts | None = None,
-        init_range: float | None = None,
+        init_range: float | Literal["width"] | None = None,
         rnn_init: float | None = None,
+        counts: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.words = vocabulary
@@ -84,9 +87,10 @@ class LanguageModel(nn.Module):
             self.rnn = nn.ModuleList(CELLS[cell](m, n, **options) for m, n in sizes)
         self.decoder = nn.Linear(hidden[-1], self.frequent)
         self.set_dropouts(dropouts or Dropouts())
-        if init_range is not None:
-            nn.init.uniform_(self.embedding.weight, -init_range, init_range)
-            nn.init.uniform_(self.decoder.weight, -init_range, init_range)
+        bound = range_of(embedding) if init_range == "width" else init_range
+        if bound is not None:
+            nn.init.uniform_(self.embedding.weight, -bound, bound)
+            nn.init.uniform_(self.decoder.weight, -bound, bound)
             nn.init.zeros_(self.decoder.bias)
         if rnn_init is not None:
             for parameter in self.rnn.parameters():
@@ -97,7 +101,22 @@ class LanguageModel(nn.Module):
         if tied:
             self.decoder.weight = self.embedding.weight
         if rare:
-            self.add_rare(rare, rare_size, embedding, init_range)
+            self.add_rare(rare, rare_size, embedding, bound)
+        if counts is not None:
+            self.expect(counts)
+
+    @torch.no_grad()
+    def expect(self, counts: Tensor) -> None:
+        """Start from the unigram model: the output biases are the logarithms of the frequencies.
+
+        Otherwise the state has to learn the frequencies first. Adam drives it into saturation for
+        that, within some 25 steps, and a saturated layer learns nothing else.
+        """
+        smooth = counts.double() + 1
+        biases = (smooth / smooth.sum()).log().to(self.decoder.bias)
+        self.decoder.bias.copy_(biases[: self.frequent])
+        if self.frequent < self.words:
+            self.rare_decoder.bias.copy_(biases[self.frequent :])
 
     def add_rare(self, words: int, size: int, embedding: int, init_range: float | None) -> None:
         """Add the rare words, whose vectors and logits begin as large as those of the others."""
@@ -181,6 +200,15 @@ class LanguageModel(nn.Module):
         if self.locked:
             return x * F.dropout(x.new_ones(1, *x.shape[1:]), p)
         return F.dropout(x, p)
+
+
+def range_of(embedding: int) -> float:
+    """Return the bound of an embedding's first weights.
+
+    Their variance is 1 / sqrt(width), between the 1 that suits what a layer reads and the 1 / width
+    that suits what an output layer multiplies.
+    """
+    return math.sqrt(3 / math.sqrt(embedding))
 
 
 def has_one_module(cell: str, hidden: tuple[int, ...], locked: bool) -> bool:

@@ -6,16 +6,16 @@ from thinrnn.lab.recipes.named_settings import Presets
 PRESETS = Presets("language_model", is_general=True)
 
 
-@PRESETS.add("lm", "your own text, word level")
+@PRESETS.add("lm", "your own text, sizes chosen from it")
 def lm() -> LanguageModelSettings:
-    """A two-layer LSTM for your own text, a quarter of its parameters in the end."""
-    return LanguageModelSettings()
+    """A model of words, or of characters where words are few; sizes and rates follow the text."""
+    return LanguageModelSettings(minutes=10)
 
 
 @PRESETS.add("char", "your own text, character level")
 def char() -> LanguageModelSettings:
     """The same on characters."""
-    return LanguageModelSettings(level="char", embedding=64, hidden=(400, 400), bptt=100, batch=32)
+    return LanguageModelSettings(level="char", minutes=10)
 
 
 @PRESETS.add("demo", "the text that comes with Python", "39.87 / 35.38, 0.32M weights")

@@ -11,8 +11,10 @@ from torch import Tensor, nn
 from thinrnn._surgery.save import Precision
 from thinrnn.lab.device.arithmetic import arithmetic
 from thinrnn.lab.device.padded import Padded
+from thinrnn.lab.recipes.choice import Choice
 from thinrnn.lab.recipes.language_model import corpus, export
 from thinrnn.lab.recipes.language_model.calibrate import calibrate
+from thinrnn.lab.recipes.language_model.choose import choose
 from thinrnn.lab.recipes.language_model.corpus import Text, load_text
 from thinrnn.lab.recipes.language_model.data import EOS, streams
 from thinrnn.lab.recipes.language_model.evaluate import mean_loss, perplexity
@@ -32,12 +34,12 @@ from thinrnn.lab.recipes.language_model.model import find_plan as plan_of
 from thinrnn.lab.recipes.language_model.onnx_model import measure_on
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.recipes.language_model.teacher import (
-    SoftTargets,
     distilled_loss,
     load_teacher,
     prepare_lesson,
 )
 from thinrnn.lab.recipes.language_model.untrained import build_dense, sizes_of
+from thinrnn.lab.recipes.language_model.windows import TextWindows, windows
 from thinrnn.lab.recipes.phase import start_with_
 from thinrnn.lab.run import InputError, RunFolder
 from thinrnn.lab.run.metrics import Better, Measurement
@@ -45,31 +47,6 @@ from thinrnn.lab.run.progress import Progress
 from thinrnn.plan import Plan
 
 Settings = LanguageModelSettings
-
-
-class TextWindows:
-    """Windows of streams of text (L, B), one after the other, with soft targets if there are any.
-
-    A batch is tokens (T, B), the next tokens (T, B), and words and probabilities (T, B, TOP).
-    """
-
-    def __init__(self, streams: Tensor, bptt: int, soft: SoftTargets | None = None) -> None:
-        self.streams, self.soft = streams, soft  # (L, B) int32
-        self.rows = min(bptt, len(streams) - 1)
-        self.epoch_steps = windows(len(streams), bptt)
-
-    def batch(self, step: int) -> tuple[Tensor, ...]:
-        """Return the window of a step."""
-        start = step % self.epoch_steps * self.rows
-        end = min(start + self.rows, len(self.streams) - 1)
-        x, y = self.streams[start:end], self.streams[start + 1 : end + 1]
-        soft = () if self.soft is None else self.soft.between(start, end)
-        return x.long(), y.long(), *soft
-
-
-def windows(length: int, bptt: int) -> int:
-    """Return how many windows streams of this length have."""
-    return -(-(length - 1) // min(bptt, length - 1))
 
 
 class LanguageModelRecipe:
@@ -84,6 +61,11 @@ class LanguageModelRecipe:
         "test_perplexity": "lower",
         "valid_loss": "lower",
     }
+
+    def choose(
+        self, settings: Settings, device: torch.device
+    ) -> tuple[Settings, tuple[Choice, ...]]:
+        return choose(self, settings, device)
 
     def load_data(self, settings: Settings, progress: Progress) -> Text:
         return load_text(settings)
@@ -125,7 +107,8 @@ class LanguageModelRecipe:
         return TextWindows(tokens, settings.bptt, soft)
 
     def build(self, settings: Settings, data: Text) -> LanguageModel:
-        return build_model(settings, len(data.vocabulary))
+        counts = data.counts() if settings.init_bias == "frequency" else None
+        return build_model(settings, len(data.vocabulary), counts)
 
     def find_plan(self, settings: Settings, model: nn.Module) -> Plan:
         assert isinstance(model, LanguageModel)
@@ -136,11 +119,12 @@ class LanguageModelRecipe:
         left = {part: size for name, size in neurons.items() for part in name.split("+")}
         one_module = has_one_module(settings.cell, settings.hidden, settings.locked)
         layer = "rnn.l{}" if one_module else "rnn.{}.l0"
-        return settings.replaced(
+        small = settings.replaced(
             embedding=left.get("embedding", settings.embedding),
             hidden=[left.get(layer.format(i), n) for i, n in enumerate(settings.hidden)],
             rare_size=left.get("rare", settings.rare_size),
         )
+        return small.at_width(max(small.hidden)) if settings.lr_width else small
 
     def trained(self, folder: Path, data: Text) -> nn.Module:
         return load_teacher(folder, data)
@@ -230,7 +214,7 @@ def dropouts(settings: Settings) -> Dropouts:
     )
 
 
-def build_model(settings: Settings, vocabulary: int) -> LanguageModel:
+def build_model(settings: Settings, vocabulary: int, counts: Tensor | None = None) -> LanguageModel:
     """Return a new model with weights from the run's seed."""
     torch.manual_seed(settings.seed)
     return LanguageModel(
@@ -238,4 +222,5 @@ def build_model(settings: Settings, vocabulary: int) -> LanguageModel:
         dropouts=dropouts(settings),
         init_range=settings.init_range,
         rnn_init=settings.rnn_init,
+        counts=counts,
     )

@@ -1,5 +1,6 @@
 """Everything that can be chosen for a language model, in one place."""
 
+import math
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -18,11 +19,20 @@ class LanguageModelSettings(TrainingSettings):
     usual_clip: ClassVar[float] = 0.25
     paths: ClassVar[tuple[str, ...]] = ("train", "valid", "test", "start_from", "teacher")
 
+    minutes: float | None = Field(
+        None,
+        gt=0,
+        description="time for the whole run; settings that are left open are then chosen from "
+        "the text, the device and its measured speed; none: they have their defaults",
+    )
+
     # Text
     train: str = Field(
         "", description="training text: a UTF-8 file, or 'pydoc' for the one in Python itself"
     )
-    valid: str = Field("", description="validation text")
+    valid: str = Field(
+        "", description="validation text; without one, parts of the training text are held out"
+    )
     test: str = Field("", description="test text; optional")
     level: Literal["word", "char"] = Field("word", description="what a token is")
     lower: bool = Field(False, description="turn the text into lower case")
@@ -64,10 +74,15 @@ class LanguageModelSettings(TrainingSettings):
         description="dropout of the small model and its control; other dropouts change in "
         "proportion, and all move there while gates close; none: like dropout",
     )
-    init_range: float | None = Field(
+    init_range: Annotated[float, Field(gt=0)] | Literal["width"] | None = Field(
         0.1,
-        gt=0,
-        description="embedding and output start uniform in +- this; none: torch's default",
+        description="embedding and output start uniform in +- this; width: with a variance of "
+        "1 / sqrt(width); none: torch's default",
+    )
+    init_bias: Literal["zero", "frequency"] = Field(
+        "zero",
+        description="output biases at the start; frequency: the logarithms of the tokens' "
+        "frequencies, so that a model starts as the unigram model",
     )
     rnn_init: float | None = Field(
         None,
@@ -89,6 +104,12 @@ class LanguageModelSettings(TrainingSettings):
         "adam", description="optimizer of the gates; weights: that of the weights, with its lr"
     )
     gate_lr: float = Field(2e-2, gt=0, description="learning rate of the gates (Adam)")
+    lr_width: int = Field(
+        0,
+        ge=0,
+        description="width that lr is for: a narrower control has lr * sqrt(lr_width / its width); "
+        "0: the same lr at any width",
+    )
     clip: float = Field(0.25, ge=0, description="largest norm of the gradient; 0: no clipping")
     schedule: Literal["constant", "decay", "cosine"] = Field(
         "cosine", description="learning rate over time"
@@ -144,7 +165,8 @@ class LanguageModelSettings(TrainingSettings):
     def _is_a_language_model(self) -> Self:
         if not self.hidden:
             raise ValueError("hidden is empty: give one size per layer, as in hidden=200,200.")
-        if self.tied and self.hidden[-1] != self.embedding:
+        is_shaped = self.minutes is None or {"hidden", "embedding"} <= self.given
+        if self.tied and is_shaped and self.hidden[-1] != self.embedding:
             raise ValueError(
                 f"tied=true needs the last layer as wide as the embedding, but they are "
                 f"{self.hidden[-1]} and {self.embedding}: change hidden or embedding."
@@ -168,6 +190,11 @@ class LanguageModelSettings(TrainingSettings):
         if self.starts_from == "dense" and "dense" not in self.phases:
             raise ValueError(f"start_from={self.start_from} needs dense: add it to phases.")
         return self
+
+    def at_width(self, width: int) -> Self:
+        """Return settings with the learning rate for another width."""
+        lr = self.lr * math.sqrt(self.lr_width / width)
+        return self.replaced(lr=lr, lr_width=width)
 
     @property
     def target(self) -> Goal:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from thinrnn._surgery.save import Precision
 from thinrnn.lab.device.arithmetic import arithmetic
+from thinrnn.lab.recipes.choice import Choice
 from thinrnn.lab.recipes.squad import prepare
 from thinrnn.lab.recipes.squad.answering import answer, glove_for
 from thinrnn.lab.recipes.squad.batches import Batches, shuffled, usable
@@ -67,6 +68,11 @@ class SquadRecipe:
         "em": "higher",
         "valid_loss": "lower",
     }
+
+    def choose(
+        self, settings: Settings, device: torch.device
+    ) -> tuple[Settings, tuple[Choice, ...]]:
+        return settings, ()  # nothing is left open
 
     def load_data(self, settings: Settings, progress: Progress) -> Prepared:
         if not settings.data:

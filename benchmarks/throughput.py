@@ -11,18 +11,22 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from benchmarks.record import parser, write_record
+from thinrnn._model.tree import map_tensors
 from thinrnn.lab import train
+from thinrnn.lab.device.arithmetic import arithmetic
 from thinrnn.lab.recipes import preset
 from thinrnn.lab.recipes.language_model.corpus import Text, load_text
 from thinrnn.lab.recipes.language_model.data import streams
-from thinrnn.lab.recipes.language_model.recipe import RECIPE, TextWindows
+from thinrnn.lab.recipes.language_model.recipe import RECIPE
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
+from thinrnn.lab.recipes.language_model.windows import TextWindows
 from thinrnn.lab.recipes.phase import Phase
 from thinrnn.lab.recipes.settings import as_json, changed
 from thinrnn.lab.run.progress import Shown
@@ -33,23 +37,26 @@ CPU = torch.device("cpu")
 class BareLoop:
     """What a user would write: model, torch's optimizer, clipping, state carried along."""
 
-    def __init__(self, settings: LanguageModelSettings, text: Text) -> None:
-        self.model = RECIPE.build(settings, text)
-        self.data = streams(text.train, settings.batch).long()
+    def __init__(
+        self, settings: LanguageModelSettings, text: Text, device: torch.device = CPU
+    ) -> None:
+        self.model = RECIPE.build(settings, text).to(device)
+        self.data = streams(text.train, settings.batch).long().to(device)
         kind = torch.optim.Adam if settings.optimizer == "adam" else torch.optim.SGD
         self.optimizer = kind(self.model.parameters(), lr=settings.lr)
         self.settings = settings
         self.place = 0
-        self.state: tuple[torch.Tensor, ...] | None = None
+        self.state: Any = None
         self.total = 0.0
 
     def take_step(self) -> None:
         x = self.data[self.place : self.place + self.settings.bptt]
         y = self.data[self.place + 1 : self.place + 1 + self.settings.bptt]
         self.optimizer.zero_grad()
-        logits, state = self.model(x, self.state)
-        self.state = tuple(part.detach() for part in state)
-        loss = F.cross_entropy(logits.flatten(0, 1), y.flatten())
+        with arithmetic(self.settings.precision, x.device):
+            logits, state = self.model(x, self.state)
+            loss = F.cross_entropy(logits.flatten(0, 1), y.flatten())
+        self.state = map_tensors(state, torch.Tensor.detach)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), self.settings.clip)
         self.optimizer.step()
@@ -57,16 +64,21 @@ class BareLoop:
         self.place += self.settings.bptt
 
 
-def compare_steps(settings: LanguageModelSettings, text: Text, steps: int) -> dict[str, float]:
+def compare_steps(
+    settings: LanguageModelSettings, text: Text, steps: int, device: torch.device = CPU
+) -> dict[str, float]:
     """Return milliseconds per step of the recipe and of the bare loop, medians."""
-    phase = Phase(RECIPE, settings, "dense", text, CPU)
-    phase.batches = TextWindows(streams(text.train, settings.batch), settings.bptt)
-    runners: dict[str, Phase | BareLoop] = {"recipe": phase, "bare": BareLoop(settings, text)}
+    phase = Phase(RECIPE, settings, "dense", text, device)
+    phase.batches = TextWindows(streams(text.train, settings.batch).to(device), settings.bptt)
+    bare = BareLoop(settings, text, device)
+    runners: dict[str, Phase | BareLoop] = {"recipe": phase, "bare": bare}
     times: dict[str, list[float]] = {name: [] for name in runners}
-    for step in range(steps):
+    for step in range(min(steps, phase.epoch_steps - 1)):
         for name in sorted(runners, reverse=step % 2 == 1):
             began = time.perf_counter()
             runners[name].take_step()
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
             times[name].append(1000 * (time.perf_counter() - began))
     medians = {name: statistics.median(values[5:]) for name, values in times.items()}
     return {**medians, "ratio": medians["recipe"] / medians["bare"]}

@@ -8,6 +8,7 @@ the recipe and of the bare loop alternate, so that a noisy machine cannot favour
 """
 
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -29,7 +30,7 @@ from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.recipes.language_model.windows import TextWindows
 from thinrnn.lab.recipes.phase import Phase
 from thinrnn.lab.recipes.settings import as_json, changed
-from thinrnn.lab.run.progress import Shown
+from thinrnn.lab.run.progress import shown_on
 
 CPU = torch.device("cpu")
 
@@ -89,7 +90,7 @@ def whole_runs(settings: LanguageModelSettings) -> dict[str, float]:
     seconds = {}
     for name, phase in (("dense", "dense"), ("pruned", "gated")):
         chosen = changed(settings, [f"phases={phase}", "bench_seconds=0"])
-        with tempfile.TemporaryDirectory() as folder, Shown() as progress:
+        with tempfile.TemporaryDirectory() as folder, shown_on(sys.stdout) as progress:
             began = time.perf_counter()
             train.start(RECIPE, chosen, Path(folder) / "run", preset=None, progress=progress)
             seconds[name] = time.perf_counter() - began

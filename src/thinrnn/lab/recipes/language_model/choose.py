@@ -28,7 +28,7 @@ from thinrnn.lab.recipes.protocol import Recipe
 Settings = LanguageModelSettings
 
 FEW_WORDS = 50_000  # fewer are too few to learn from: characters then
-LONGEST_WORD = 12.0  # a longer mean: text without blanks between words
+LONGEST_WORD = 10.0  # a longer mean: text without blanks between words
 ATTACHED = 0.02  # of the words end with a mark: nobody has split them from it
 MOST_WORDS, WORDS_PER_TOKEN = 33_000, 1 / 30
 WIDTHS = (64, 96, 128, 200, 300, 400, 650, 1000, 1500)

@@ -1,7 +1,8 @@
 """The sparsity pattern of a pruned model as an SVG file, like the figure in the paper.
 
 Each matrix lies on its side: rows from left to right, columns from top to bottom. What is kept is
-inked; beside it is the small matrix that is left, drawn to the same scale.
+inked; beside it is the small matrix that is left, drawn to the same scale. By hand: two exact paths
+a matrix, for which matplotlib has a raster or a rectangle each.
 """
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Graphs read from ONNX files, and written to them."""
+"""Graphs read from ONNX files, finished, and written to them."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -7,7 +7,8 @@ from typing import Any
 
 from thinrnn._files import read_bytes, write_safely
 from thinrnn.errors import ExportError, FolderError, ThinRNNError
-from thinrnn.onnx._passes.finish import finish_
+from thinrnn.onnx._passes.biases import fold_biases_
+from thinrnn.onnx._passes.by_step import by_step_
 from thinrnn.onnx.runtime import MOST_BYTES, OnnxFile, short
 
 
@@ -71,6 +72,19 @@ def finished(model: Any) -> bytes:
     finish_(model)
     content: bytes = onnx_ir.to_proto(model).SerializeToString()
     return content
+
+
+def finish_(model: Any) -> None:
+    """Make a graph fast and clean: wide layers rewritten, unused parts removed, names unique.
+
+    This is the last pass before a file is written. Running it again changes nothing.
+    """
+    from onnx_ir.passes import common
+
+    fold_biases_(model.graph)
+    by_step_(model.graph)
+    for one in (common.RemoveUnusedNodesPass, common.RemoveUnusedOpsetsPass, common.NameFixPass):
+        one()(model)
 
 
 def write_model(content: bytes, path: Path, check: Callable[[Path], object]) -> None:

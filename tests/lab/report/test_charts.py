@@ -35,7 +35,7 @@ def places(svg: str, colour: str) -> list[tuple[float, float]]:
 
 
 def test_a_line_goes_through_its_values() -> None:
-    line = Line("a", [1, 2, 3, 4], [10.0, 30.0, 20.0, 20.0], "small")
+    line = Line("a", [(1, 10.0), (2, 30.0), (3, 20.0), (4, 20.0)], "small")
     drawn = places(line_chart("k", "label", [line]), "small")
     xs, ys = zip(*drawn, strict=True)
     assert np.diff(xs) == pytest.approx(np.diff(xs)[0])
@@ -43,7 +43,7 @@ def test_a_line_goes_through_its_values() -> None:
 
 
 def test_values_that_are_not_finite_leave_a_gap() -> None:
-    line = Line("a", [1, 2, 3, 4, 5], [1.0, 2.0, math.nan, 3.0, 0.0], "small")
+    line = Line("a", [(1, 1.0), (2, 2.0), (3, math.nan), (4, 3.0), (5, 0.0)], "small")
     svg = line_chart("k", "label", [line], log=True)
     assert len(places(svg, "small")) == 3
     assert "nan" not in svg and "inf" not in svg
@@ -51,19 +51,19 @@ def test_values_that_are_not_finite_leave_a_gap() -> None:
 
 def test_a_drawing_is_the_same_each_time_and_leaves_matplotlib_as_it_was() -> None:
     before = dict(matplotlib.rcParams)
-    first, again = (line_chart("k", "l", [Line("a", [1, 2], [1.0, 2.0], "c0")]) for _ in range(2))
+    first, again = (line_chart("k", "l", [Line("a", [(1, 1.0), (2, 2.0)], "c0")]) for _ in range(2))
     assert first == again
     assert dict(matplotlib.rcParams) == before
 
 
 def test_drawings_of_one_page_share_no_ids() -> None:
-    line = Line("a", [1, 2], [1.0, 2.0], "c0")
+    line = Line("a", [(1, 1.0), (2, 2.0)], "c0")
     ids = [re.findall(r' id="([^"]*)"', line_chart(key, "l", [line])) for key in ("one", "two")]
     assert ids[0] and not set(ids[0]) & set(ids[1])
 
 
 def test_colours_and_font_come_from_the_page() -> None:
-    lines = [Line(colour, [1, 2], [1.0, i], colour) for i, colour in enumerate(COLOURS)]
+    lines = [Line(colour, [(1, 1.0), (2, i)], colour) for i, colour in enumerate(COLOURS)]
     svg = line_chart("k", "label", lines)
     assert not re.findall(r"#[0-9a-f]{6}\b", svg)
     assert "DejaVu" not in svg and "<text" in svg

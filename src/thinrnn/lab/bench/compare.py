@@ -8,6 +8,7 @@ import contextlib
 import statistics
 import tempfile
 import time
+from collections.abc import Container
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -80,15 +81,21 @@ class _Session:
         self.skipped.append({"runtime": runtime, **case, "reason": reason})
         self.progress.line(f"skipped {runtime}: {reason}")
 
+    def leave_out(self, runtimes: Container[str], reason: str) -> None:
+        """Skip these runtimes from now on."""
+        for runtime in [name for name in self.runtimes if name in runtimes]:
+            self.runtimes.remove(runtime)
+            self.skip(runtime, reason)
+
     def prepare(self, folders: dict[str, Path], recipe: str, place: Path) -> list[Candidate]:
         """Return the candidates; ONNX Runtime is skipped if it is missing or a model refuses."""
-        try:
-            if set(self.runtimes) & set(FILES):
-                from thinrnn.onnx.runtime import require_onnx
+        if set(self.runtimes) & set(FILES):
+            from thinrnn.onnx.runtime import require_onnx
 
+            try:
                 require_onnx()
-        except MissingExtraError as error:
-            self._skip_onnx(str(error))
+            except MissingExtraError as error:
+                self.leave_out(FILES, str(error))
         candidates = []
         for number, (name, folder) in enumerate(folders.items()):
             self.progress.line(f"preparing {name}")
@@ -96,26 +103,17 @@ class _Session:
             try:
                 one = make_candidate(name, recipe, folder, files, self.runtimes)
             except ExportError as error:
-                self._skip_onnx(f"{name}: {error}")
+                self.leave_out(FILES, f"{name}: {error}")
                 one = make_candidate(name, recipe, folder, files, self.runtimes)
             candidates.append(one)
-        self._prepare_c(candidates)
-        if not self.runtimes:
-            raise InputError(f"there is nothing to time: {self.skipped[0]['reason']}")
-        return candidates
-
-    def _prepare_c(self, candidates: list[Candidate]) -> None:
         try:
             for one in candidates if "c" in self.runtimes else []:
                 add_c(one)
         except (ExportError, MissingExtraError) as error:
-            self.runtimes.remove("c")
-            self.skip("c", str(error))
-
-    def _skip_onnx(self, reason: str) -> None:
-        for runtime in [name for name in self.runtimes if name in FILES]:
-            self.runtimes.remove(runtime)
-            self.skip(runtime, reason)
+            self.leave_out(("c",), str(error))
+        if not self.runtimes:
+            raise InputError(f"there is nothing to time: {self.skipped[0]['reason']}")
+        return candidates
 
     def perplexities(self, candidates: list[Candidate]) -> list[Values]:
         """Return the perplexity of each model in ONNX Runtime on the request's text."""
@@ -210,10 +208,9 @@ def _describe(answers: list[Values]) -> Values:
     for name, repeats in answers[0]["repeats"].items():
         times = [answer["milliseconds"][name] for answer in answers]
         lower, median, upper = statistics.quantiles(times, n=4, method="inclusive")
-        calls = len(times) * repeats
-        noisy = timing_of(times, repeats).is_noisy
-        found[name] = {"median": median, "lower": lower, "upper": upper, "calls": calls}
-        found[name]["noisy"] = noisy
+        found[name] = {"median": median, "lower": lower, "upper": upper}
+        timing = timing_of(times, repeats)
+        found[name] |= {"calls": timing.calls, "noisy": timing.is_noisy}
     return found
 
 

@@ -17,11 +17,11 @@ RUNTIME_NAMES = {
 
 def case_title(case: dict[str, Any]) -> str:
     """Return "batch 1, 1 step, 1 thread, cold caches"."""
-    parts = [f"batch {case['batch']}", _plural(case["steps"], "step")]
-    parts.append(_plural(case["threads"], "thread"))
-    if case["caches"] == "cold":
-        parts.append("cold caches")
-    return ", ".join(parts)
+    parts = [f"batch {case['batch']}"]
+    for noun in ("step", "thread"):
+        count = case[f"{noun}s"]
+        parts.append(f"{count} {noun}{'' if count == 1 else 's'}")
+    return ", ".join([*parts, *(["cold caches"] if case["caches"] == "cold" else [])])
 
 
 def headline_text(found: dict[str, Any]) -> str:
@@ -82,10 +82,6 @@ def _sizes(found: list[dict[str, Any]]) -> list[list[str]]:
         row = [one["runtime"], one["model"], f"{one['bytes']:,}", f"{one['bytes_ratio']:.2f}x"]
         rows.append([*row, *(_megabytes(one.get(key)) for key in shown)])
     return rows
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _megabytes(count: int | None) -> str:

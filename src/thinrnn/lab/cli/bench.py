@@ -89,16 +89,10 @@ def bench(
         result = compare_folders(folders, recipe, request, shown)
     if out is not None:
         write_json(out, result)
-        last = f"wrote {out}; next: {_next(paths[0], models)}"
-    else:
-        last = f"wrote nothing (--out FILE.json would); next: {_next(paths[0], models)}"
-    show(result, tables(result), last, as_json=json)
-
-
-def _next(path: Path, models: "dict[str, Found]") -> str:
-    if next(iter(models.values())).run is not None:
-        return command("report", path)
-    return command("export", path, "--out", "model.onnx")
+    wrote = f"wrote {out}" if out else "wrote nothing (--out FILE.json would)"
+    is_run = next(iter(models.values())).run is not None
+    words = ("report", paths[0]) if is_run else ("export", paths[0], "--out", "model.onnx")
+    show(result, tables(result), f"{wrote}; next: {command(*words)}", as_json=json)
 
 
 def _by_name(paths: list[Path]) -> "dict[str, Found]":

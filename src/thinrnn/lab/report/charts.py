@@ -51,14 +51,18 @@ MARKS = {"dense": "o", "small": "o", "control": "s"}
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart; y is NaN where there is no value."""
+    """One line of a chart."""
 
     name: str
-    x: Sequence[float]  # rising
-    y: Sequence[float]
+    points: Sequence[tuple[float, float]]  # x rises; y is NaN where there is no value
     colour: str  # of COLOURS
     dash: str = "solid"  # of DASHES
     marked: tuple[float, float] | None = None  # a point that gets a dot
+
+    @property
+    def values(self) -> list[float]:
+        """The finite values of y."""
+        return [y for _, y in self.points if math.isfinite(y)]
 
 
 @dataclass(frozen=True)
@@ -82,13 +86,12 @@ def line_chart(
     figure, axes = _axes("epoch", log)
     for line in lines:
         axes.plot(
-            line.x,
-            line.y,
+            *zip(*line.points, strict=True),
             color=COLOURS[line.colour],
             linestyle=DASHES[line.dash],
             linewidth=1.8 if len(lines) <= 2 * len(SERIES) else 0.8,
             # A single value draws no line: it needs a mark to be seen.
-            marker="o" if sum(map(math.isfinite, line.y)) == 1 else None,
+            marker="o" if len(line.values) == 1 else None,
         )
         if line.marked is not None:
             axes.plot(*line.marked, "o", color=COLOURS[line.colour], markersize=6)

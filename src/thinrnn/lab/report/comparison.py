@@ -67,7 +67,7 @@ def _tradeoff(
     keys = [Key(run.name, "", run_colour(i), "solid") for i, run in enumerate(runs)]
     marks = {"dense": "ring", "small": "dot", "control": "square"}  # as in the drawing
     keys += [Key(kind, "", "soft", mark) for kind, mark in marks.items()]
-    head = f"{metric.name[0].upper()}{metric.name[1:]} against {name}"
+    head = f"{metric.title} against {name}"
     return Chart(
         f"tradeoff-{name}",
         head,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from thinrnn.lab.report import numbers
 from thinrnn.lab.report.charts import MOST_POINTS, SERIES, Line, line_chart, spans_decades, thin
@@ -11,8 +12,6 @@ from thinrnn.lab.report.read import PHASES, Measure, Run
 
 PHASE_COLOURS = {"dense": "dense", "gated": "small", "control": "control"}
 PHASE_DASHES = {"dense": "dotted", "gated": "solid", "control": "dashed"}
-
-Points = Sequence[tuple[float, float]]
 
 
 def run_charts(run: Run) -> list[Chart]:
@@ -29,51 +28,34 @@ def run_colour(index: int) -> str:
 
 def metric_chart(runs: Sequence[Run], metric: Measure) -> Chart | None:
     """Returns a metric of all phases against epochs, the best value of each marked."""
-    lines, unsized, measured = [], [], []
+    lines, unsized = [], []
     for i, run in enumerate(runs):
         for phase in PHASES:
-            points = [(float(e.epoch), e[metric.key]) for e in run.phase(phase)]
+            points = run.points(phase, metric.key)
             best = metric.best(run.at_size(phase))
             name = phase if len(runs) == 1 else f"{run.name}, {phase}"
             if points and not run.at_size(phase):
                 unsized.append("The gated model" if len(runs) == 1 else name)
-            measured += points
-            lines.append(
-                _line(
-                    name,
-                    points,
-                    PHASE_COLOURS[phase] if len(runs) == 1 else run_colour(i),
-                    PHASE_DASHES[phase],
-                    (float(best.epoch), best[metric.key]) if best else None,
-                )
-            )
+            colour = PHASE_COLOURS[phase] if len(runs) == 1 else run_colour(i)
+            marked = (float(best.epoch), best[metric.key]) if best else None
+            lines.append(Line(name, points, colour, PHASE_DASHES[phase], marked))
     notes = ["Dots mark the best epoch; of the gated model, the best at its final size."]
     notes += [f"{name} has not reached its size yet." for name in unsized]
-    title = metric.name[0].upper() + metric.name[1:]
-    return _chart(
-        metric.key.replace("_", "-"),
-        title,
-        lines,
-        notes,
-        write=numbers.score,
-        log=metric.lower_is_better and spans_decades(y for _, y in measured),
-    )
+    key = metric.key.replace("_", "-")
+    log = metric.lower_is_better and spans_decades(y for line in lines for y in line.values)
+    return _chart(key, metric.title, lines, notes, write=numbers.score, log=log)
 
 
 def params_chart(runs: Sequence[Run]) -> Chart | None:
     """Returns the parameters that are left against epochs, and where they should end."""
     lines = []
     for i, run in enumerate(runs):
-        epochs = [e for e in run.phase("gated") if math.isfinite(e["params"])]
-        if not epochs:
-            continue
-        single = len(runs) == 1
-        colour = "small" if single else run_colour(i)
-        points = [(float(e.epoch), e["params"]) for e in epochs]
-        lines.append(_line("left" if single else run.name, points, colour))
-        if single:
-            goal = [(float(e.epoch), e["target"]) for e in epochs]
-            lines.append(_line("target", goal, "dense", "dotted"))
+        left = [point for point in run.points("gated", "params") if math.isfinite(point[1])]
+        if len(runs) > 1:
+            lines.append(Line(run.name, left, run_colour(i)))
+        elif left:
+            lines.append(Line("left", left, "small"))
+            lines.append(Line("target", run.points("gated", "target"), "dense", "dotted"))
     return _chart("params", "Parameters left", lines, [], write=numbers.short, zero=True)
 
 
@@ -104,7 +86,7 @@ def _kept_chart(run: Run) -> Chart | None:
     if epochs[0].epoch == 1:
         kept_at = {0.0: epochs[0].sizes} | kept_at  # before training all neurons are there
     lines = [
-        _line(
+        Line(
             group,
             [(epoch, float(kept.get(group, math.nan))) for epoch, kept in kept_at.items()],
             SERIES[i % len(SERIES)] if len(groups) <= 2 * len(SERIES) else "small",
@@ -119,25 +101,12 @@ def _kept_chart(run: Run) -> Chart | None:
 
 
 def _penalty_chart(run: Run) -> Chart | None:
-    points = [(float(e.epoch), e["penalty"]) for e in run.phase("gated")]
+    line = Line("penalty", run.points("gated", "penalty"), "small")
     # A target closes gates by itself and adds nothing to the loss.
-    if not any(math.isfinite(y) and y for _, y in points):
+    if not any(line.values):
         return None
-    log = spans_decades(y for _, y in points)
-    lines = [_line("penalty", points, "small")]
-    notes = ["What the open gates add to the loss."]
-    return _chart("penalty", "Penalty", lines, notes, write=numbers.short, log=log)
-
-
-def _line(
-    name: str,
-    points: Points,
-    colour: str,
-    dash: str = "solid",
-    marked: tuple[float, float] | None = None,
-) -> Line:
-    shown = [points[i] for i in thin(len(points))]
-    return Line(name, [x for x, _ in shown], [y for _, y in shown], colour, dash, marked)
+    notes, log = ["What the open gates add to the loss."], spans_decades(line.values)
+    return _chart("penalty", "Penalty", [line], notes, write=numbers.short, log=log)
 
 
 def _chart(
@@ -151,22 +120,30 @@ def _chart(
     log: bool = False,
 ) -> Chart | None:
     """Returns the chart of all lines that have a value, None if there is none."""
-    lines = [line for line in lines if any(map(math.isfinite, line.y))]
-    missing = sum(not math.isfinite(y) for line in lines for y in line.y)
+    lines = [
+        replace(line, points=[line.points[i] for i in thin(len(line.points))])
+        for line in lines
+        if line.values
+    ]
+    missing = sum(len(line.points) - len(line.values) for line in lines)
     if not lines:
         return None
     notes = [*notes]
     if log:
         notes.append("The axis is logarithmic.")
-    if max(len(line.x) for line in lines) == MOST_POINTS:
+    if max(len(line.points) for line in lines) == MOST_POINTS:
         notes.append(f"{MOST_POINTS} points of each line are shown.")
     if missing:
         were = "value is" if missing == 1 else "values are"
         notes.append(f"{missing} {were} not finite and left out.")
-    keys = [Key(line.name, write(_shown(line)), line.colour, line.dash) for line in lines]
+    keys = [
+        # The value of a line in its legend is the marked one, or else the last.
+        Key(line.name, write((line.marked or (0, line.values[-1]))[1]), line.colour, line.dash)
+        for line in lines
+    ]
     many = len(lines) > 2 * len(SERIES)
     values = ", ".join(f"{k.name} {k.text}" for k in keys[: 2 * len(SERIES)])
-    by_x = [dict(zip(line.x, line.y, strict=True)) for line in lines]
+    by_x = [dict(line.points) for line in lines]
     xs = sorted({x for known in by_x for x in known})
     rows = [
         [numbers.count(x), *(write(known[x]) if x in known else "" for known in by_x)] for x in xs
@@ -184,8 +161,3 @@ def _chart(
             stacks=4 < len(lines) <= 8,
         ),
     )
-
-
-def _shown(line: Line) -> float:
-    """The value of a line in its legend: the marked one, or else the last."""
-    return line.marked[1] if line.marked else next(y for y in reversed(line.y) if math.isfinite(y))

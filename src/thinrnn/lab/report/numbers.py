@@ -3,7 +3,6 @@
 Units follow a no-break space, so that a line never ends between a number and its unit.
 """
 
-import functools
 import math
 from collections.abc import Callable
 
@@ -16,7 +15,6 @@ Write = Callable[[float], str]
 def _finite(write: Write) -> Write:
     """Leaves only finite values to a function, and gives every text a real minus sign."""
 
-    @functools.wraps(write)
     def written(value: float) -> str:
         if math.isnan(value):
             return MISSING
@@ -27,10 +25,27 @@ def _finite(write: Write) -> Write:
     return written
 
 
-@_finite
-def count(value: float) -> str:
-    """A whole number with its thousands apart: 1,234,567."""
-    return f"{round(value):,}"
+def _three_digits(value: float) -> str:
+    if value == 0:
+        return "0"
+    value = float(f"{value:.3g}") if abs(value) < 1000 else value  # 0.9996 has the digits of 1
+    digits = 2 - math.floor(math.log10(abs(value)))
+    return f"{value:,.{min(max(digits, 0), 6)}f}"
+
+
+def _scaled(value: float, units: tuple[str, ...]) -> str:
+    thousands = 0
+    while abs(value) >= 999.5 and thousands < len(units) - 1:
+        value /= 1000
+        thousands += 1
+    return (f"{round(value):,}" if thousands == 0 else _three_digits(value)) + units[thousands]
+
+
+count = _finite(lambda value: f"{round(value):,}")  # 1,234,567
+size = _finite(lambda v: _scaled(v, ("\u00a0B", "\u00a0kB", "\u00a0MB", "\u00a0GB", "\u00a0TB")))
+milliseconds = _finite(lambda value: f"{_three_digits(value)}\u00a0ms")  # 3.61 ms
+change = _finite(lambda value: f"{100 * value:+.1f}\u00a0%")  # +1.3 %
+times = _finite(lambda value: f"{_three_digits(value)}×")  # 3.40×
 
 
 @_finite
@@ -44,21 +59,9 @@ def short(value: float) -> str:
 
 
 @_finite
-def size(value: float) -> str:
-    """A number of bytes in three digits: 7.68 MB."""
-    return _scaled(value, ("\u00a0B", "\u00a0kB", "\u00a0MB", "\u00a0GB", "\u00a0TB"))
-
-
-@_finite
 def score(value: float) -> str:
     """A perplexity, an F1: two decimals below a thousand, none above."""
     return f"{value:.2f}" if value < 1000 else f"{value:,.0f}" if value < 1e6 else power(value)
-
-
-@_finite
-def milliseconds(value: float) -> str:
-    """A time in three digits: 3.61 ms."""
-    return f"{_three_digits(value)}\u00a0ms"
 
 
 @_finite
@@ -75,18 +78,6 @@ def percent(value: float) -> str:
     """A fraction in percent: 21 %, 2.10 %."""
     digits = _three_digits(100 * value) if 0 < value < 0.1 else f"{100 * value:.0f}"
     return f"{digits}\u00a0%"
-
-
-@_finite
-def change(value: float) -> str:
-    """A relative change with its sign: +1.3 %."""
-    return f"{100 * value:+.1f}\u00a0%"
-
-
-@_finite
-def times(value: float) -> str:
-    """A factor: 3.40×."""
-    return f"{_three_digits(value)}×"
 
 
 @_finite
@@ -111,19 +102,3 @@ def duration(seconds: float) -> str:
 def ratio(part: float, whole: float) -> float:
     """Returns part / whole, NaN where that is not a number."""
     return part / whole if whole and math.isfinite(whole) else math.nan
-
-
-def _three_digits(value: float) -> str:
-    if value == 0:
-        return "0"
-    value = float(f"{value:.3g}") if abs(value) < 1000 else value  # 0.9996 has the digits of 1
-    digits = 2 - math.floor(math.log10(abs(value)))
-    return f"{value:,.{min(max(digits, 0), 6)}f}"
-
-
-def _scaled(value: float, units: tuple[str, ...]) -> str:
-    thousands = 0
-    while abs(value) >= 999.5 and thousands < len(units) - 1:
-        value /= 1000
-        thousands += 1
-    return (f"{round(value):,}" if thousands == 0 else _three_digits(value)) + units[thousands]

@@ -36,6 +36,10 @@ class Measure:
     name: str
     lower_is_better: bool
 
+    @property
+    def title(self) -> str:
+        return self.name[0].upper() + self.name[1:]
+
     def best(self, epochs: Iterable["Epoch"]) -> "Epoch | None":
         """Returns the best epoch among those that have a value."""
         measured = [epoch for epoch in epochs if math.isfinite(epoch[self.key])]
@@ -138,6 +142,10 @@ class Run:
     def phase(self, name: str) -> list[Epoch]:
         """Returns the epochs of one phase in their order."""
         return sorted((e for e in self.epochs if e.phase == name), key=lambda e: e.epoch)
+
+    def points(self, phase: str, key: str) -> list[tuple[float, float]]:
+        """Returns a number of all epochs of a phase, with the epoch."""
+        return [(float(epoch.epoch), epoch[key]) for epoch in self.phase(phase)]
 
     def at_size(self, phase: str) -> list[Epoch]:
         """Returns the epochs of a phase whose model has the size it ends with.

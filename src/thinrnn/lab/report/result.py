@@ -55,13 +55,12 @@ def cards(run: Run) -> list[Card]:
         found = [Card("Weights", change, f"{share} of the dense model")]
     metric = common_metric([run])
     if metric:
-        title = metric.name[0].upper() + metric.name[1:]
         others = [
             f"{model_name(run, kind)} {numbers.score(model[metric.key])}"
             for kind, model in run.models.items()
             if kind != "small"
         ]
-        found.append(Card(title, numbers.score(small[metric.key]), ", ".join(others)))
+        found.append(Card(metric.title, numbers.score(small[metric.key]), ", ".join(others)))
     if dense is not None:
         key = time_key([run])
         if math.isfinite(numbers.ratio(dense[key], small[key])):
@@ -233,7 +232,6 @@ def _cards_so_far(run: Run) -> list[Card]:
         epochs = run.phase(phase)
         metrics = [m for m in run.metrics if epochs and math.isfinite(epochs[-1][m.key])]
         if metrics:
-            title = metrics[0].name[0].upper() + metrics[0].name[1:]
             value = numbers.score(epochs[-1][metrics[0].key])
-            found.append(Card(title, value, f"{phase}, epoch {epochs[-1].epoch}"))
+            found.append(Card(metrics[0].title, value, f"{phase}, epoch {epochs[-1].epoch}"))
     return found

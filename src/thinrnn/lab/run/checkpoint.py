@@ -5,7 +5,8 @@
                              manifest.json        size and sha256 of the other two
 
 A checkpoint is written under another name and renamed when all of it is on the disk; the oldest
-is removed only after that. So at least one complete checkpoint exists at any moment.
+is removed only after that. So at least one complete checkpoint exists at any moment. By hand,
+because torch's own checkpoints are pickles.
 """
 
 import contextlib

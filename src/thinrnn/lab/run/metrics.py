@@ -89,14 +89,4 @@ def _lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
 
 def _whole_lines(path: Path) -> int:
     """Return where the last whole line ends."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        end = size
-        while end > 0:
-            start = max(0, end - 65536)
-            file.seek(start)
-            newline = file.read(end - start).rfind(b"\n")
-            if newline >= 0:
-                return start + newline + 1
-            end = start
-    return 0
+    return path.read_bytes().rfind(b"\n") + 1

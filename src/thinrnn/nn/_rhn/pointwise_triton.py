@@ -1,4 +1,7 @@
-"""The point-wise functions of `pointwise` as one kernel each."""
+"""The point-wise functions of `pointwise` as one kernel each.
+
+By hand: torch.compile would compile anew for each size that pruning leaves during training.
+"""
 
 # mypy: disable-error-code="no-untyped-def, untyped-decorator"
 # (Triton's kernels are typed by what they are launched with.)

@@ -1,1 +1,1 @@
-"""Passes over ONNX graphs, all through onnx_ir; `finish` comes last."""
+"""Passes over ONNX graphs, all through onnx_ir; `onnx.files.finish_` comes last."""

@@ -4,6 +4,8 @@ x -> MatMul(W) -> Add(b)
 x -> MatMul(Transpose(W)) -> Add(b)        W is a table of embeddings too
 x -> Pad with 1 -> MatMul([W; b])
 x -> Gemm(W, b)
+
+By hand: a pattern of onnxscript's rewriter matches one form, and the passes need the parts of all.
 """
 
 from dataclasses import dataclass

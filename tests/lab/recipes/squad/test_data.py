@@ -133,7 +133,7 @@ def test_batches_hold_the_words_of_their_questions_and_padding(data):
     found, _ = prepared(data)
     batches = Batches(found.dev, found.tables, torch.device("cpu"))
     which = torch.tensor([7, 0, 3])
-    context, characters, question, _ = batches.take(which, context_step=16, question_step=4)
+    context, characters, question, _ = batches.take(which, (16, 4))
     assert context.shape[1] % 16 == 0 and question.shape[1] % 4 == 0
     for row, question in enumerate(which.tolist()):
         paragraph = int(found.dev.paragraph[question])

@@ -30,29 +30,23 @@ class Batches:
         self.answer = split.answer.to(device).long()
         self.device = device
 
-    def take(self, questions: Tensor, *, context_step: int = 1, question_step: int = 1) -> Inputs:
+    def take(self, questions: Tensor, steps: tuple[int, int] = (1, 1)) -> Inputs:
         """Return what the model reads for some questions (numbers on the CPU).
 
         Rows (B, T) and characters (B, T, L) of the contexts, rows (B, J) and characters (B, J, L)
-        of the questions; lengths are rounded up to the steps.
+        of the questions; the two lengths are rounded up to the steps.
         """
-        context, question = self.take_types(
-            questions, context_step=context_step, question_step=question_step
-        )
-        return (
-            self.rows[context],
-            self.characters[context],
-            self.rows[question],
-            self.characters[question],
-        )
+        context, question = self.take_types(questions, steps)
+        rows, characters = self.rows, self.characters
+        return rows[context], characters[context], rows[question], characters[question]
 
     def take_types(
-        self, questions: Tensor, *, context_step: int = 1, question_step: int = 1
+        self, questions: Tensor, steps: tuple[int, int] = (1, 1)
     ) -> tuple[Tensor, Tensor]:
         """Return the same as types: contexts (B, T) and questions (B, J)."""
         there = questions.to(self.device, non_blocking=True)
-        long = _rounded(self.context_lengths[questions], context_step)
-        short = _rounded(self.question_lengths[questions], question_step)
+        long = _rounded(self.context_lengths[questions], steps[0])
+        short = _rounded(self.question_lengths[questions], steps[1])
         context = _padded(self.context, self.context_from, self.context_to, there, long)
         question = _padded(self.question, self.question_from, self.question_to, there, short)
         return context, question

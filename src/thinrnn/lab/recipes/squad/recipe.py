@@ -51,7 +51,7 @@ class QuestionBatches:
             lengths = self.train.context_lengths
             self.order = number, shuffled(self.questions, lengths, s.batch, generator)
         which = self.order[1][place]
-        inputs = self.train.take(which, context_step=s.context_step, question_step=s.question_step)
+        inputs = self.train.take(which, (s.context_step, s.question_step))
         device = self.train.device
         return *inputs, self.train.answer[which.to(device, non_blocking=True)]
 

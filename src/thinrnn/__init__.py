@@ -28,6 +28,9 @@ _HOMES = {
     "_surgery.verify": ["verify"],
     "_training.pruner": ["Pruner"],
     "c.export": ["CExport", "export_c"],
+    "edge.executorch": ["export_executorch"],
+    "edge.export": ["EdgeExport"],
+    "edge.litert": ["export_litert"],
     "errors": [
         "CalibrationError",
         "ExampleError",

@@ -11,7 +11,9 @@ from torch import nn
 
 from thinrnn import export_onnx, quantize_onnx
 from thinrnn.errors import ExportError, FolderError
+from thinrnn.onnx._passes import gru
 from thinrnn.onnx._passes.int8 import quantized
+from thinrnn.onnx.runtime import OnnxFile
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -73,6 +75,34 @@ def test_outputs_stay_close(model: nn.Module, expected: dict[str, int], tmp_path
         found = operators(done.path)
         assert {name: found[name] for name in expected} == expected and not found["LSTM"]
         assert done.bytes == done.path.stat().st_size < 0.5 * done.bytes_before
+
+
+@pytest.mark.parametrize("per_row", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_wide_gru_is_a_loop_of_8_bit_products(
+    per_row: bool, bias: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gru, "WIDE", 20)
+    model = Tagger(nn.GRU(24, 20, 2, bias=bias), 20)
+    path, done = files(model, tmp_path, per_row=per_row)
+    before, after = outputs(path), outputs(done.path)
+    assert numpy.linalg.norm(after - before) < 0.04 * numpy.linalg.norm(before)
+    assert operators(done.path)["Scan"] == 2 and not operators(done.path)["GRU"]
+    now = {weight.name: weight.now for weight in done.weights}
+    assert now["rnn.l0.W"] == now["rnn.l1.R"] == "int8"
+
+
+def test_states_of_a_wide_gru_are_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gru, "WIDE", 20)
+    x = torch.randn(6, 2, 24)
+    export_onnx(nn.GRU(24, 20), tmp_path / "a.onnx", x, streaming=True)
+    quantize_onnx(tmp_path / "a.onnx", tmp_path / "b.onnx")
+    whole, stream = OnnxFile(tmp_path / "a.onnx"), OnnxFile(tmp_path / "b.onnx")
+    expected = whole({"input": x.numpy(), **whole.first_states(2)})["output.0"]
+    found = stream.stream({"input": x.numpy()}, {"input": 0}, [1, 2, 3], 2)["output.0"]
+    assert numpy.linalg.norm(found - expected) < 0.04 * numpy.linalg.norm(expected)
 
 
 class LastWord(Tagger):

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from thinrnn.lab import recipes
-from thinrnn.lab.bench.runtimes import C_FILE, FILES, TOP_K
+from thinrnn.lab.bench.runtimes import C_FILE, EDGE_FILES, FILES, TOP_K
 from thinrnn.lab.run.files import write_json
 
 
@@ -21,13 +21,13 @@ class Candidate:
 
     def place(self, runtime: str) -> dict[str, str]:
         """Return what a worker needs to load the model."""
-        folder = self.files if runtime in (*FILES, "c") else self.folder
+        folder = self.files if runtime in (*FILES, *EDGE_FILES, "c") else self.folder
         return {"recipe": self.recipe, "folder": str(folder.resolve())}
 
     def bytes(self, runtime: str) -> int:
         """Return the size of the file, or in PyTorch and C that of the weights in float32."""
-        if runtime in FILES:
-            return (self.files / FILES[runtime]).stat().st_size
+        if runtime in FILES | EDGE_FILES:
+            return (self.files / (FILES | EDGE_FILES)[runtime]).stat().st_size
         if runtime == "c":
             return int(self.size["c_flash"])
         return int(self.size["bytes"])
@@ -68,3 +68,11 @@ def add_c(one: Candidate) -> None:
     write_json(file.with_suffix(".json"), about)
     one.size["c_flash"] = exported.flash
     one.size["c_difference"] = exported.difference
+
+
+def add_edge(one: Candidate, runtime: str) -> None:
+    """Write the ExecuTorch or LiteRT file of a candidate, and the shapes of its states."""
+    file = one.files / EDGE_FILES[runtime]
+    exported = recipes.language_model_recipe().export_edge(one.folder, file, runtime=runtime)
+    write_json(file.with_suffix(".json"), [exported.inputs[name] for name in exported.states])
+    one.size[f"{runtime}_difference"] = exported.difference

@@ -5,19 +5,20 @@ times its models in turn: a machine that is busy for a while is busy for all of 
 """
 
 import contextlib
+import functools
 import statistics
 import tempfile
 import time
-from collections.abc import Container
+from collections.abc import Callable, Container
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from thinrnn.errors import ExportError, MissingExtraError
 from thinrnn.lab import recipes
-from thinrnn.lab.bench.candidates import Candidate, add_c, make_candidate
+from thinrnn.lab.bench.candidates import Candidate, add_c, add_edge, make_candidate
 from thinrnn.lab.bench.request import Request
-from thinrnn.lab.bench.runtimes import FILES
+from thinrnn.lab.bench.runtimes import EDGE_FILES, FILES
 from thinrnn.lab.bench.table import case_title
 from thinrnn.lab.bench.worker import BenchError, Worker
 from thinrnn.lab.run.environment import command_line, environment
@@ -25,7 +26,7 @@ from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.progress import Progress
 from thinrnn.timing import largest_cache, timing_of
 
-RUNTIMES_BY_FAIRNESS = ("onnx", "c", "compiled", "eager", "int8", "best")
+RUNTIMES_BY_FAIRNESS = ("onnx", "c", "litert", "executorch", "compiled", "eager", "int8", "best")
 
 Values = dict[str, Any]  # a part of the result, as JSON values
 
@@ -106,14 +107,21 @@ class _Session:
                 self.leave_out(FILES, f"{name}: {error}")
                 one = make_candidate(name, recipe, folder, files, self.runtimes)
             candidates.append(one)
-        try:
-            for one in candidates if "c" in self.runtimes else []:
-                add_c(one)
-        except (ExportError, MissingExtraError) as error:
-            self.leave_out(("c",), str(error))
+        self._add_files("c", candidates, add_c)
+        for runtime in EDGE_FILES:
+            self._add_files(runtime, candidates, functools.partial(add_edge, runtime=runtime))
         if not self.runtimes:
             raise InputError(f"there is nothing to time: {self.skipped[0]['reason']}")
         return candidates
+
+    def _add_files(
+        self, runtime: str, candidates: list[Candidate], add: Callable[[Candidate], None]
+    ) -> None:
+        try:
+            for one in candidates if runtime in self.runtimes else []:
+                add(one)
+        except (ExportError, MissingExtraError) as error:
+            self.leave_out((runtime,), str(error))
 
     def perplexities(self, candidates: list[Candidate]) -> list[Values]:
         """Return the perplexity of each model in ONNX Runtime on the request's text."""
@@ -252,6 +260,7 @@ def headline(cases: list[Values]) -> Values | None:
 def _machine(runtimes: list[str]) -> Values:
     found = {**environment(), "cache": largest_cache()}
     found.pop("threads")  # each case has its own
-    if set(runtimes) & set(FILES):
-        found["onnxruntime"] = metadata.version("onnxruntime")
+    packages = {"executorch": "executorch", "litert": "ai-edge-litert"}
+    names = {packages.get(one, "onnxruntime" if one in FILES else "") for one in runtimes}
+    found |= {name: metadata.version(name) for name in sorted(names - {""})}
     return found

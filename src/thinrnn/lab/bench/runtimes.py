@@ -6,6 +6,8 @@ onnx        ONNX Runtime, float32
 int8        ONNX Runtime, the file of `quantize_onnx`
 best        the same, with the ten best words of the last step instead of all logits
 c           the file of `export_c`, compiled for this machine; sequences of a batch one by one
+executorch  the file of `export_executorch`, one step at a time; sequences one by one
+litert      the file of `export_litert`, in the same way
 
 The state of a language model goes from one call into the next, so that calls of one step are a
 stream.
@@ -17,8 +19,9 @@ from typing import Any
 
 from thinrnn.timing import Call
 
-RUNTIMES = ("eager", "compiled", "onnx", "int8", "best", "c")
+RUNTIMES = ("eager", "compiled", "onnx", "int8", "best", "c", "executorch", "litert")
 C_FILE = "model.c"
+EDGE_FILES = {"executorch": "model.pte", "litert": "model.tflite"}
 FILES = {"onnx": "model.onnx", "int8": "model.int8.onnx", "best": "model.int8.best.onnx"}
 TOP_K = 10  # words that 'best' returns
 
@@ -31,6 +34,8 @@ def prepare(runtime: str, recipe: str, folder: str, threads: int) -> Prepare:
         return _in_onnx(Path(folder) / FILES[runtime], threads)
     if runtime == "c":
         return _in_c(Path(folder) / C_FILE)
+    if runtime in EDGE_FILES:
+        return _by_step(runtime, Path(folder) / EDGE_FILES[runtime], threads)
     return _in_torch(recipe, folder, threads, compiled=runtime == "compiled")
 
 
@@ -39,6 +44,10 @@ def import_libraries(runtime: str, recipe: str) -> None:
     if runtime in FILES:
         import numpy  # noqa: F401
         import onnxruntime  # noqa: F401
+    elif runtime == "executorch":
+        import executorch.runtime  # noqa: F401
+    elif runtime == "litert":
+        import ai_edge_litert.interpreter  # noqa: F401
     elif runtime != "c":
         from thinrnn.lab import recipes
 
@@ -187,6 +196,39 @@ def _in_c(path: Path) -> Prepare:
         def call() -> Any:
             for pointers in calls:
                 functions.step(*pointers)
+            return logits
+
+        return call
+
+    return at
+
+
+def _by_step(runtime: str, path: Path, threads: int) -> Prepare:
+    import json
+
+    import numpy
+
+    if runtime == "executorch":
+        import torch
+
+        from thinrnn.edge.executorch import ExecutorchFile
+
+        torch.set_num_threads(threads)
+        file: Any = ExecutorchFile(path)
+    else:
+        from thinrnn.edge.litert import LitertFile
+
+        file = LitertFile(path, threads=threads)
+    shapes = json.loads(path.with_suffix(".json").read_text())
+
+    def at(batch: int, steps: int) -> Call:
+        token = numpy.zeros((1, 1), numpy.int64)
+        streams = [[numpy.zeros(shape, numpy.float32) for shape in shapes] for _ in range(batch)]
+
+        def call() -> Any:
+            for stream in streams:
+                for _ in range(steps):
+                    logits, *stream[:] = file([token, *stream])
             return logits
 
         return call

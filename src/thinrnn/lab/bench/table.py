@@ -12,6 +12,8 @@ RUNTIME_NAMES = {
     "int8": "ONNX Runtime int8",
     "best": "ONNX Runtime int8, best words",
     "c": "plain C",
+    "executorch": "ExecuTorch",
+    "litert": "LiteRT",
 }
 
 

@@ -1,4 +1,4 @@
-"""thinrnn export: a model as an ONNX or C file, which runs without torch."""
+"""thinrnn export: a model as a file that runs without torch."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,9 +12,11 @@ from thinrnn.lab.command import command
 
 if TYPE_CHECKING:
     from thinrnn.c.export import CExport
+    from thinrnn.edge import EdgeExport
     from thinrnn.lab.cli.find_model import Found
     from thinrnn.onnx import Export
 
+FORMATS = {"onnx": ".onnx", "c": ".c", "executorch": ".pte", "litert": ".tflite"}
 QUALITY = ("valid_perplexity", "test_perplexity", "em", "f1")  # stored in the file
 
 
@@ -23,7 +25,11 @@ def export(
     out: Annotated[Path, typer.Option("--out", "--onnx", help="File to write.")],
     to: Annotated[
         str | None,
-        typer.Option(metavar="FORMAT", help="onnx or c; default: c for a FILE.c, else onnx."),
+        typer.Option(
+            metavar="FORMAT",
+            help="onnx, c, executorch or litert; default: by the ending of FILE (.c, .pte, "
+            ".tflite), else onnx.",
+        ),
     ] = None,
     streaming: Annotated[
         bool,
@@ -31,14 +37,15 @@ def export(
     ] = False,
     best: Best = None,
     precision: Annotated[
-        str, typer.Option(metavar="PRECISION", help="Of the weights in a C file: float32 or int8.")
+        str,
+        typer.Option(metavar="PRECISION", help="float32 or int8; for ONNX use quantize."),
     ] = "float32",
     kind: Kind = "small",
     json: Json = False,
 ) -> None:
-    """Write a model as an ONNX file or as plain C, and compare the file with the model.
+    """Write a model for ONNX Runtime, ExecuTorch or LiteRT or as plain C, and compare the file.
 
-    An ONNX file takes any batch size and any number of steps. A C file runs one step at a time. If
+    An ONNX file takes any batch size and any number of steps. The others run one step at a time. If
     outputs differ from PyTorch by more than 1e-4, no file is written.
     """
     import dataclasses
@@ -46,14 +53,17 @@ def export(
     from thinrnn.lab.cli.find_model import find_model
     from thinrnn.lab.cli.output import progress, show
 
-    to = to or ("c" if out.suffix == ".c" else "onnx")
+    to = to or next((name for name, end in FORMATS.items() if out.suffix == end), "onnx")
     _check_options(to, streaming=streaming, best=best, precision=precision)
     found = find_model(path, kind)
     with progress(json) as shown:
         shown.line(f"exporting {found.folder}")
-        done: CExport | Export
+        done: CExport | EdgeExport | Export
         if to == "c":
             done, next_ = _to_c(found, out, precision), f"cc -O3 -std=c99 -c {out}"
+        elif to in ("executorch", "litert"):
+            done = _to_edge(found, out, to, precision)
+            next_ = command("bench", found.folder, "--runtimes", f"eager,{to}", "--shape", "1x1")
         else:
             done = _to_onnx(found, out, streaming, best)
             next_ = command("quantize", out, "--out", out.with_name(out.stem + ".int8.onnx"))
@@ -66,14 +76,16 @@ def _check_options(to: str, *, streaming: bool, best: int | None, precision: str
     """Refuse an unknown format, and options that a format does not have."""
     from thinrnn.lab.run.errors import InputError
 
-    if to not in ("onnx", "c"):
-        raise InputError(f"there is no format '{to}': give --to onnx or --to c.")
+    if to not in FORMATS:
+        raise InputError(f"there is no format '{to}': give --to {', '.join(FORMATS)}.")
     if precision not in ("float32", "int8"):
         raise InputError(f"--precision is '{precision}', but must be float32 or int8.")
-    if to == "c" and (streaming or best):
-        raise InputError("a C file is always a stream, with all logits: leave out --streaming.")
+    if to != "onnx" and (streaming or best):
+        raise InputError(
+            f"a file for {to} is a stream with all logits: leave out --streaming and --best."
+        )
     if to == "onnx" and precision != "float32":
-        raise InputError("--precision is for C files: use 'thinrnn quantize' on the ONNX file.")
+        raise InputError("--precision is not for ONNX: use 'thinrnn quantize' on the ONNX file.")
 
 
 def _to_c(found: "Found", out: Path, precision: Any) -> "CExport":
@@ -81,6 +93,14 @@ def _to_c(found: "Found", out: Path, precision: Any) -> "CExport":
 
     recipes.require_recipe(found.recipe, "language_model")
     return recipes.language_model_recipe().export_c(found.folder, out, precision=precision)
+
+
+def _to_edge(found: "Found", out: Path, to: str, precision: Any) -> "EdgeExport":
+    from thinrnn.lab import recipes
+
+    recipes.require_recipe(found.recipe, "language_model")
+    write = recipes.language_model_recipe().export_edge
+    return write(found.folder, out, runtime=to, precision=precision)
 
 
 def _to_onnx(found: "Found", out: Path, streaming: bool, best: int | None) -> "Export":

@@ -4,6 +4,7 @@ LSTM        -> DynamicQuantizeLSTM                            computes in 8 bits
 MatMul, Add -> DynamicQuantizeMatMul                          computes in 8 bits
 Gather      -> Gather of 8 bits, Cast, Mul                    looks up in 8 bits
 of a table made of weights: these behind Cast and Mul         float32 once it is loaded
+wide GRU    -> Scan with 8-bit products                       computes in 8 bits
 GRU, RNN    -> the same, their weights behind Cast and Mul    float32 once it is loaded
 
 A matrix has one scale, or one for each of its rows. One that two operators share is stored once.
@@ -19,11 +20,13 @@ from typing import Any
 import numpy
 
 from thinrnn.onnx._passes.edit import constant, replace
+from thinrnn.onnx._passes.gru import gru_in_8_bits, is_wide_gru
 from thinrnn.onnx._passes.linear import Array, find_linear, is_matrix
 
 SMALLEST = 64  # weights; below that a scale per row costs more than it saves
 COMPUTED, LOOKED_UP, STORED, LEFT = "int8", "int8 lookup", "int8 in the file", "float32"
 IN_A_TABLE = "part of a table of embeddings; float32 once loaded"
+BIAS = "a bias or another vector: small"
 NO_KERNEL = "ONNX Runtime has no 8-bit kernel for it; float32 once loaded"
 MICROSOFT = "com.microsoft"  # the domain of ONNX Runtime's own operators
 
@@ -206,6 +209,13 @@ def _stored(weights: GraphWeights, node: Any) -> None:
         node.replace_input_with(place, weights.float32(node, stored, factor))
 
 
+def _gru(weights: GraphWeights, node: Any) -> None:
+    if is_wide_gru(node):
+        gru_in_8_bits(weights, node)
+    else:
+        _stored(weights, node)
+
+
 def _concat(weights: GraphWeights, node: Any) -> None:
     if any((use.node.op_type, use.idx) == ("Gather", 0) for use in node.outputs[0].uses()):
         _made(weights, node)
@@ -229,7 +239,7 @@ RULES: dict[str, Callable[[GraphWeights, Any], None]] = {
     "Gemm": _linear,
     "Gather": _gather,
     "Concat": _concat,
-    "GRU": _stored,
+    "GRU": _gru,
     "RNN": _stored,
 }
 
@@ -250,7 +260,7 @@ def _is_large(value: Any, dimensions: int = 2) -> bool:
 
 def _why_left(value: Any) -> str:
     if len(value.shape) == 1 or value.name.endswith(".B"):
-        return "a bias or another vector: small"
+        return BIAS
     if value.const_value.size < SMALLEST:
         return f"fewer than {SMALLEST} weights"
     return "no operator with 8-bit weights fits"

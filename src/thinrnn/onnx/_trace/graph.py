@@ -57,7 +57,7 @@ def trace(
     layers: list[LayerCall],
 ) -> Any:
     """Return the graph as an onnx_ir.Model; `shapes` names the axes that are free."""
-    with _quiet(), kept_translations():
+    with quiet(), kept_translations():
         try:
             program = torch.onnx.export(
                 traced.eval(),
@@ -154,7 +154,7 @@ def _explained(error: Exception) -> str:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Silence the exporter's warnings; the file is checked by running it."""
     loggers = [logging.getLogger(name) for name in ("torch", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]

@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from thinrnn.c.export import CExport, Precision, export_c
+from thinrnn.edge import EdgeExport, export_executorch, export_litert
 from thinrnn.errors import ExportError, MissingExtraError
 from thinrnn.lab.recipes.language_model.data import Vocabulary
 from thinrnn.lab.recipes.language_model.load import load_model
@@ -48,6 +49,18 @@ def export_c_model(
     loaded = load_model(folder)
     tokens = loaded.example(batch=2, steps=3)
     export = export_c(loaded.model, path, tokens, precision=precision)
+    write_json(Path(path).parent / "vocabulary.json", describe(loaded.vocabulary))
+    return export
+
+
+def export_edge_model(
+    folder: str | Path, path: str | Path, *, runtime: str, precision: Precision = "float32"
+) -> EdgeExport:
+    """Write one step of a folder's model for a runtime, and vocabulary.json beside it."""
+    loaded = load_model(folder)
+    write = export_executorch if runtime == "executorch" else export_litert
+    tokens = loaded.example(batch=1, steps=3)
+    export = write(loaded.model, path, tokens, streaming=True, precision=precision)
     write_json(Path(path).parent / "vocabulary.json", describe(loaded.vocabulary))
     return export
 

@@ -181,6 +181,7 @@ class LanguageModelRecipe:
     onnx_calls = staticmethod(export.onnx_calls)
     score = staticmethod(score_model)
     export_c = staticmethod(export.export_c_model)
+    export_edge = staticmethod(export.export_edge_model)
     calibrate = staticmethod(calibrate)
     export = staticmethod(export.export_model)
     texts_in = staticmethod(corpus.texts_in)

@@ -10,7 +10,16 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from thinrnn.lab.run.files import write_atomic
-from tools.results import curve, gate_variance, highway_step, minutes, planned, rows, tables
+from tools.results import (
+    curve,
+    gate_variance,
+    highway_step,
+    minutes,
+    planned,
+    rows,
+    step_runtimes,
+    tables,
+)
 from tools.results.cpu import Cpu
 from tools.results.runs import Results, millions, scores_of, spread
 
@@ -19,7 +28,10 @@ FILLED = (  # pages with places to fill in: <!-- NAME --> ... <!-- end of NAME -
     "README.md",
     *(
         f"docs/how-to/{name}.md"
-        for name in ("which-size-for-my-cpu", "int8", "streaming", "recurrent-highway")
+        for name in (
+            *("which-size-for-my-cpu", "int8", "streaming", "recurrent-highway"),
+            "phones-and-boards",
+        )
     ),
 )
 CURVE, MINUTES = "rhn/rhn-curve.svg", "minutes.md"
@@ -51,6 +63,7 @@ def pages(root: Path) -> dict[Path, str]:
         "results": lambda: render("headlines.md"),
         "highway step": lambda: render("highway_step.md"),
         "highway runs": lambda: render("highway_runs.md"),
+        "step runtimes": lambda: render("step_runtimes.md"),
         "cpu summary": lambda: render("cpu.md"),
         "cpu batches": lambda: cpu.batches() if cpu else "",
         "cpu gains": lambda: cpu.gains() if cpu else "",
@@ -108,6 +121,9 @@ def _render(results: Results, cpu: Cpu | None, folder: Path, template: str) -> s
         highway_step=highway_step,
         gradients=gate_variance.read(folder),
         gate_variance=gate_variance,
+        runtimes=step_runtimes.read(folder),
+        stacks=step_runtimes.read(folder, step_runtimes.STACKS),
+        step_runtimes=step_runtimes,
         planned_table=lambda: planned.table(planned.read(folder), results),
         timed=minutes.read(folder),
         minutes=minutes,

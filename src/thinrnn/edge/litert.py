@@ -85,11 +85,14 @@ class LitertFile:
         self.interpreter.allocate_tensors()
         (names,) = self.interpreter.get_signature_list().values()
         self._run = self.interpreter.get_signature_runner()
-        self._inputs, self._outputs = (sorted(names[k], key=_place) for k in ("inputs", "outputs"))
+        self._outputs = sorted(names["outputs"], key=_place)
+        types = self._run.get_input_details()  # whole numbers have 32 bits in the file
+        self._inputs = {name: types[name]["dtype"] for name in sorted(names["inputs"], key=_place)}
 
     def __call__(self, values: Sequence[Array]) -> list[Array]:
+        given = zip(self._inputs.items(), values, strict=True)
         try:
-            found = self._run(**dict(zip(self._inputs, values, strict=True)))
+            found = self._run(**{name: value.astype(type) for (name, type), value in given})
         except Exception as error:
             raise ExportError(f"LiteRT cannot run the file: {error}") from error
         return [numpy.array(found[name]) for name in self._outputs]

@@ -82,7 +82,7 @@ def _check_options(to: str, *, streaming: bool, best: int | None, precision: str
         raise InputError(f"--precision is '{precision}', but must be float32 or int8.")
     if to != "onnx" and (streaming or best):
         raise InputError(
-            f"a file for {to} is a stream with all logits: leave out --streaming and --best."
+            f"a file for {to} is always a stream, with all logits: leave out --streaming or --best."
         )
     if to == "onnx" and precision != "float32":
         raise InputError("--precision is not for ONNX: use 'thinrnn quantize' on the ONNX file.")

@@ -28,6 +28,7 @@ ABORTS: list[str] = []  # processes that ended by SIGABRT or SIGSEGV
 BEGAN = time.monotonic()
 TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 TINY = {
+    "minutes": "none",
     **{"embedding": 6, "hidden": "7,7", "epochs": 1, "batch": 8, "bptt": 16, "lr": 0.01},
     **{"target_params": 0.5, "tensorboard": "no", "device": "cpu", "threads": 1},
     **{"bench_batch": 1, "bench_steps": 2, "bench_seconds": 0},

@@ -14,6 +14,7 @@ from thinrnn.lab.run import RunFolder
 from tools.results.publish import one_line_lists, without_paths
 
 OPTIONS = {
+    "minutes": "none",
     "embedding": 10,
     "hidden": "12,12",
     "epochs": 2,

@@ -9,6 +9,7 @@ import pytest
 from thinrnn.lab.cli import main
 
 TINY = {
+    "minutes": "none",  # nothing is chosen from the text
     "cell": "gru",
     "embedding": 10,
     "hidden": "12,12",

@@ -34,7 +34,14 @@ def test_a_preset_for_a_corpus_takes_nothing_else(arguments, message, tmp_path, 
 
 def test_data_gives_all_three_texts(tmp_path, call):
     texts = write_texts(tmp_path / "texts")
-    options = {"hidden": "4,4", "embedding": 4, "epochs": 1, "batch": 4, "phases": "dense"}
+    options = {
+        "minutes": "none",
+        "hidden": "4,4",
+        "embedding": 4,
+        "epochs": 1,
+        "batch": 4,
+        "phases": "dense",
+    }
     options |= {"tensorboard": "no", "device": "cpu", "threads": 1, "bench_seconds": 0}
     settings = [part for key, value in options.items() for part in ("--set", f"{key}={value}")]
     run = tmp_path / "run"

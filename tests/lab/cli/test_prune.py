@@ -5,6 +5,7 @@ import json
 import pytest
 
 TINY = {
+    "minutes": "none",
     "embedding": 10,
     "hidden": "12,12",
     "epochs": 3,

@@ -23,6 +23,7 @@ has_gloo = distributed.is_available() and distributed.is_gloo_available()
 pytestmark = pytest.mark.skipif(not has_gloo, reason="this build of torch has no gloo")
 
 SETTINGS = {
+    "minutes": "none",
     "phases": "gated",
     "hidden": "8,8",
     "embedding": "8",

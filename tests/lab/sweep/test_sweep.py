@@ -22,6 +22,7 @@ from thinrnn.lab.run.checkpoint import Checkpoints
 from thinrnn.lab.run.progress import Silent
 
 SETTINGS = {
+    "minutes": "none",
     "phases": "gated",
     "hidden": "8,8",
     "embedding": "8",

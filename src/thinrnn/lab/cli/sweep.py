@@ -75,6 +75,7 @@ def sweep(
     from thinrnn.lab.sweep.study import About, finished
     from thinrnn.lab.sweep.sweep import sweep as run_sweep
     from thinrnn.lab.sweep.worker import TRIALS, Job, threads_for
+    from thinrnn.lab.train import choose_device
 
     recipe: Any = recipes.recipe(chosen.recipe)
     known = {name: way for name, way in recipe.metrics.items() if not name.startswith("test")}
@@ -91,6 +92,7 @@ def sweep(
     headline = next(iter(known)) if metric is None else metric
     folder = Path("runs") / f"sweep-{chosen.name}" if out is None else out
     with progress(json) as shown_progress:
+        settings, _ = recipe.choose(settings, choose_device(settings))  # once for all trials
         text = recipe.load_data(settings, shown_progress)
         recipe.check(settings, text, settings.phases)
         about = About(

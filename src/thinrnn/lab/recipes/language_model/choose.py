@@ -27,6 +27,10 @@ from thinrnn.lab.recipes.protocol import Recipe
 
 Settings = LanguageModelSettings
 
+CHOSEN = (  # the settings that can be left open
+    *("level", "punctuation", "min_count", "bptt", "batch", "hidden", "embedding", "tied"),
+    *("epochs", "lr", "lr_width", "warmup", "gate_lr", "dropout", "init_bias", "init_range"),
+)
 FEW_WORDS = 50_000  # fewer are too few to learn from: characters then
 LONGEST_WORD = 10.0  # a longer mean: text without blanks between words
 ATTACHED = 0.02  # of the words end with a mark: nobody has split them from it
@@ -67,7 +71,7 @@ def choose(
 
     Without a time budget nothing is chosen: open settings have their defaults.
     """
-    if settings.minutes is None:
+    if settings.minutes is None or not any(map(settings.leaves_open, CHOSEN)):
         return settings, ()
     choices = choose_tokens(Choices(settings))
     text = load_text(choices.settings)
@@ -84,7 +88,7 @@ def choose_tokens(choices: Choices) -> Choices:
     letters = len(text) / max(1, len(words)) - 1
     if letters > LONGEST_WORD:
         choices = choices.choose(f"{letters:.0f} characters to a word", level="char")
-    elif len(words) < FEW_WORDS:
+    elif len(words) < FEW_WORDS and len(set(words)) > 1:
         choices = choices.choose(f"{len(words):,} words are few", level="char")
     else:
         choices = choices.choose(f"{len(words):,} words", level="word")
@@ -137,6 +141,8 @@ def choose_size(
     candidates = list(_widths(choices, WIDTH * math.sqrt(tokens)))
     while True:
         sized = candidates.pop()
+        if not sized.leaves_open("epochs") and not candidates:
+            return sized
         passes = budget / pass_seconds(recipe, sized.settings, text, device)
         if passes >= wanted or not candidates:
             break
@@ -146,7 +152,10 @@ def choose_size(
             candidates.pop()
     most = max(1, min(MOST_EPOCHS, int(passes)))
     minutes = most / passes * budget / 60
-    reason = f"{minutes:.1f} minutes of {choices.settings.minutes:g} at the measured speed"
+    of = choices.settings.minutes
+    reason = f"about {minutes:.1f} of {of:g} minutes, by the speed of a few steps"
+    if passes < 1:
+        reason = f"even one pass takes about {minutes:.1f} minutes, not {of:g}"
     return sized.choose(reason, epochs=most)
 
 

@@ -16,7 +16,7 @@ from thinrnn.lab.recipes.squad.glove import find_glove, find_vectors, glove_size
 from thinrnn.lab.recipes.squad.load import load_model, vector_size
 from thinrnn.lab.recipes.squad.model import BiDAF, best_spans
 from thinrnn.lab.recipes.squad.reader import FastReader
-from thinrnn.lab.recipes.squad.tokens import split
+from thinrnn.lab.recipes.squad.tokens import Span, split
 from thinrnn.lab.recipes.squad.vocabulary import SquadVocabulary, make_tables
 from thinrnn.lab.run.errors import InputError
 
@@ -85,8 +85,9 @@ class Answerer:
     @torch.inference_mode()
     def answer(self, contexts: Sequence[str], questions: Sequence[str]) -> list[Answer]:
         """Return one answer for each question about the context of the same place."""
-        tokens = [words_of("context", text) for text in contexts]
-        asked = [words_of("question", text) for text in questions]
+        spans = [spans_of("context", text) for text in contexts]
+        tokens = list(map(tokens_at, contexts, spans))
+        asked = [tokens_at(text, spans_of("question", text)) for text in questions]
         rest = iter(self.words.number([word for one in (*tokens, *asked) for word in one]))
         numbers = [
             padded([list(islice(rest, len(one))) for one in part]) for part in (tokens, asked)
@@ -99,19 +100,23 @@ class Answerer:
         ]
         answers = []
         found = (first.tolist(), last.tolist(), (sure[0] * sure[1]).tolist())
-        for text, i, j, p in zip(contexts, *found, strict=True):
-            spans = split(text)
-            (begin, _), (_, behind) = spans[i], spans[j]
+        for text, places, i, j, p in zip(contexts, spans, *found, strict=True):
+            (begin, _), (_, behind) = places[i], places[j]
             answers.append(Answer(text[begin:behind], begin, behind, p))
         return answers
 
 
-def words_of(name: str, text: str) -> list[str]:
-    """Return the tokens of a text; `name` says in an error which one has none."""
-    tokens = [text[a:b] for a, b in split(text)]
-    if not tokens:
+def spans_of(name: str, text: str) -> list[Span]:
+    """Return where the tokens of a text are; `name` says in an error which text has none."""
+    spans = split(text)
+    if not spans:
         raise InputError(f"the {name} has no words: give some text.")
-    return tokens
+    return spans
+
+
+def tokens_at(text: str, spans: Sequence[Span]) -> list[str]:
+    """Return the tokens of a text."""
+    return [text[a:b] for a, b in spans]
 
 
 def padded(texts: list[list[int]]) -> Tensor:
@@ -138,7 +143,8 @@ def glove_for(
 def answer(folder: Path, context: str, question: str, glove: Path) -> Answer:
     """Return the part of a text that answers a question, by the model of a folder."""
     wanted = vector_size(folder)
-    words = words_of("context", context) + words_of("question", question)
+    texts = {"context": context, "question": question}
+    words = [word for name, text in texts.items() for word in tokens_at(text, spans_of(name, text))]
     size = glove_size(glove)
     if size != wanted:
         raise InputError(

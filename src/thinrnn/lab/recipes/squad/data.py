@@ -94,7 +94,7 @@ def encode(
             of.append(number)
             placed = [place(text, spans, a.text, a.start) for a in asked.answers]
             problems.update(p.note for p in placed if p.note)
-            found = next((p for p in placed if p.is_found), placed[0])
+            found = next((p for p in placed if p.first >= 0), placed[0])
             answer.extend((found.first, found.last))
             if keep_texts:
                 references.append([a.text for a in asked.answers])

@@ -14,6 +14,7 @@ from thinrnn.lab.recipes.squad.data import Split
 from thinrnn.lab.recipes.squad.model import best_spans
 from thinrnn.lab.recipes.squad.reader import FastReader
 from thinrnn.lab.run.progress import Progress
+from thinrnn.timing import torch_threads
 
 WORDS = 4096  # words whose vectors are made at once
 In = TypeVar("In")
@@ -106,9 +107,5 @@ def work(
         with torch.inference_mode():  # each thread has a mode of its own
             return task(piece)
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with torch_threads(1):
         yield from pool.map(quiet, pieces)
-    finally:
-        torch.set_num_threads(threads)

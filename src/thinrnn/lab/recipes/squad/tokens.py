@@ -6,7 +6,7 @@
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # Abbreviations, runs of letters, numbers, and every other mark by itself.
 TOKEN = re.compile(r"(?:[^\W\d_]\.){2,}|[^\W\d_]+|\d+(?:[.,]\d+)*|[^\w\s]|_")
@@ -23,17 +23,12 @@ def split(text: str) -> list[Span]:
     return [found.span() for found in TOKEN.finditer(text)]
 
 
-@dataclass(frozen=True)
-class Placed:
-    """The tokens that hold an answer, first and last; or why there are none."""
+class Placed(NamedTuple):
+    """The tokens that hold an answer, first and last; or -1 and why there are none."""
 
     first: int = -1
     last: int = -1
     note: str = ""  # what was wrong with it, if anything
-
-    @property
-    def is_found(self) -> bool:
-        return self.first >= 0
 
 
 INSIDE = "begins or ends inside a token: the whole token is taken"

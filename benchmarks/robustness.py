@@ -265,7 +265,10 @@ def collect(options: argparse.Namespace) -> None:
     print(f"slowest step: {min(speeds):.2f} of the bare loop's speed")
     print("\n".join(above) or "no model is worse than the 5-gram model")
     what = "test perplexity of the tool's models over that of a 5-gram model"
-    write_record(what, options, machine=environments, runs=runs, above_one=above)
+    there = {path.stem for path in options.parts.glob("*.json")}
+    missing = [run.name for run in (*cuda_grid(), *cpu_grid()) if run.name not in there]
+    found = {"runs": runs, "above_one": above, "missing": missing}
+    write_record(what, options, machine=environments, **found)
 
 
 def main() -> None:

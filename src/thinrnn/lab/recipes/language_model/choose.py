@@ -136,7 +136,8 @@ def choose_size(
     choices: Choices, recipe: Recipe[Settings, Text], text: Text, device: torch.device
 ) -> Choices:
     """Choose the width and the number of passes, by the time of a few steps."""
-    tokens, budget = len(text.train), 60 * (choices.settings.minutes or 0) - OTHER_SECONDS
+    tokens = len(text.train)
+    budget = max(OTHER_SECONDS, 60 * (choices.settings.minutes or 0) - OTHER_SECONDS)
     wanted = max(1, min(10, round(READ / tokens)))
     candidates = list(_widths(choices, WIDTH * math.sqrt(tokens)))
     while True:

@@ -1,0 +1,30 @@
+"""The grid on the results page is what the file says."""
+
+import pytest
+
+from tools.results import robustness
+
+
+@pytest.fixture
+def found():
+    def model(ratio, step):
+        return {"ratio": ratio, "step": {"ratio": step}}
+
+    models = {"dense": model(0.8, 0.5), "small": {"ratio": 1.2}, "control": model(0.9, 1.25)}
+    shape = {"cell": "gru", "width": 64, "tied": False, "seed": 1, "epochs": 3, "tokens": 5000}
+    return {"runs": [{"device": "cpu", "corpus": "novel", **shape, "models": models}]}
+
+
+def test_ratios_above_one_stand_out(found):
+    row = robustness.table(found).splitlines()[-1]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[:4] == ["cpu", "novel", "GRU 64, untied, seed 1", "3 x 5,000"]
+    assert cells[4:] == ["0.80", "**1.20**", "0.90", "2.00", "0.80"]
+
+
+def test_models_above_one_and_slow_ones_are_counted(found):
+    assert robustness.above(found) == (1, 3) and robustness.slower(found) == (1, 2)
+
+
+def test_without_a_file_nothing_is_shown(tmp_path):
+    assert robustness.read(tmp_path) is None

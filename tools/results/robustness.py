@@ -1,0 +1,56 @@
+"""What `benchmarks/robustness.py` measured: models of the tool against a 5-gram model."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tools.results.tables import markdown
+
+FILE = "speed/robustness.json"
+KINDS = ("dense", "small", "control")
+SLOWEST = 0.9  # of the speed of a bare loop
+
+
+def read(folder: Path) -> dict[str, Any] | None:
+    """Return what was measured, if it is there."""
+    path = folder / FILE
+    return json.loads(path.read_bytes()) if path.exists() else None
+
+
+def table(found: dict[str, Any]) -> str:
+    """Return a row for each run: what it was, and the ratio of each of its models."""
+    lines = []
+    for run in sorted(found["runs"], key=_order):
+        tied = "tied" if run["tied"] else "untied"
+        what = f"{run['cell'].upper()} {run['width']}, {tied}, seed {run['seed']}"
+        ratios = [_ratio(run["models"][kind]["ratio"]) for kind in KINDS]
+        speeds = [f"{speed:.2f}" for speed in speeds_of(run)]
+        passes = f"{run['epochs']} x {run['tokens']:,}"
+        lines.append([run["device"], run["corpus"], what, passes, *ratios, *speeds])
+    head = ["device", "text", "model", "passes x tokens", *KINDS]
+    return markdown([*head, "speed, dense", "speed, control"], lines)
+
+
+def speeds_of(run: dict[str, Any]) -> list[float]:
+    """Return tokens per second over those of a bare loop, of the dense model and the control."""
+    return [1 / run["models"][kind]["step"]["ratio"] for kind in ("dense", "control")]
+
+
+def above(found: dict[str, Any]) -> tuple[int, int]:
+    """Return how many models are worse than the 5-gram model, and how many there are."""
+    ratios = [model["ratio"] for run in found["runs"] for model in run["models"].values()]
+    return sum(ratio > 1 for ratio in ratios), len(ratios)
+
+
+def slower(found: dict[str, Any]) -> tuple[int, int]:
+    """Return how many models train at less than 0.9 of a bare loop's speed, and of how many."""
+    speeds = [speed for run in found["runs"] for speed in speeds_of(run)]
+    return sum(speed < SLOWEST for speed in speeds), len(speeds)
+
+
+def _ratio(value: float) -> str:
+    return f"**{value:.2f}**" if value > 1 else f"{value:.2f}"
+
+
+def _order(run: dict[str, Any]) -> tuple[Any, ...]:
+    return run["device"], run["corpus"], run["width"], run["cell"], run["seed"]

@@ -20,7 +20,7 @@ from torch import nn
 
 from benchmarks.record import parser, write_record
 from thinrnn._model.tree import map_tensors
-from thinrnn.lab import train
+from thinrnn.lab import driver
 from thinrnn.lab.device.arithmetic import arithmetic
 from thinrnn.lab.recipes import preset
 from thinrnn.lab.recipes.language_model.corpus import Text, load_text
@@ -92,7 +92,7 @@ def whole_runs(settings: LanguageModelSettings) -> dict[str, float]:
         chosen = changed(settings, [f"phases={phase}", "bench_seconds=0"])
         with tempfile.TemporaryDirectory() as folder, shown_on(sys.stdout) as progress:
             began = time.perf_counter()
-            train.start(RECIPE, chosen, Path(folder) / "run", preset=None, progress=progress)
+            driver.start(RECIPE, chosen, Path(folder) / "run", preset=None, progress=progress)
             seconds[name] = time.perf_counter() - began
     return {**seconds, "ratio": seconds["pruned"] / seconds["dense"]}
 

@@ -69,7 +69,7 @@ def no_training(monkeypatch):
     def stop(*_, **__):
         raise InterruptedRunError("stopped before the first step.")
 
-    monkeypatch.setattr("thinrnn.lab.train.train", stop)
+    monkeypatch.setattr("thinrnn.lab.driver.train_phases", stop)
 
 
 @pytest.fixture(scope="module")

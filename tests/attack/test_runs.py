@@ -66,7 +66,7 @@ def test_ctrl_c_before_the_first_step_names_the_command_to_go_on(texts, tmp_path
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("thinrnn.lab.train.begin_phase", interrupted)
+    monkeypatch.setattr("thinrnn.lab.driver.begin_phase", interrupted)
     ended = train(texts, tmp_path / "run", phases="dense")
     assert ended.code == 130
     assert ended.err == f"thinrnn: stopped; go on with 'thinrnn train --resume {tmp_path}/run'\n"

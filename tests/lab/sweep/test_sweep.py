@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("optuna", reason="needs the extra sweep")
 
-from thinrnn.lab import recipes, train
+from thinrnn.lab import driver, recipes
 from thinrnn.lab.cli import main
 from thinrnn.lab.recipes.settings import changed
 from thinrnn.lab.run.checkpoint import Checkpoints
@@ -88,7 +88,7 @@ def assert_as_uninterrupted(folder: Path, trial: dict[str, Any]) -> None:
     files = {"train": folder / "train.txt", "valid": folder / "valid.txt"}
     settings = recipes.preset("lm").settings().replaced(**{k: str(v) for k, v in files.items()})
     settings = changed(settings, [f"{k}={v}" for k, v in (SETTINGS | trial["settings"]).items()])
-    run = train.start(
+    run = driver.start(
         recipes.recipe("language_model"), settings, folder / "alone", preset="lm", progress=Silent()
     )
     small = run.summary("small")

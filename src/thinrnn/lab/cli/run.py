@@ -36,7 +36,7 @@ def start_or_resume(
 
     Settings come from the preset, --data, --config, the options and --set; later ones win.
     """
-    from thinrnn.lab import train
+    from thinrnn.lab import driver
     from thinrnn.lab.device.processes import started
 
     if resume is not None:
@@ -44,9 +44,9 @@ def start_or_resume(
             raise InputError(
                 "--resume takes everything from the run folder: give it alone, or with --set."
             )
-        group = started(on_cpu=train.settings_of(RunFolder(resume), changes).device == "cpu")
+        group = started(on_cpu=driver.settings_of(RunFolder(resume), changes).device == "cpu")
         with _shown(as_json, group) as shown, _naming_resume(resume):
-            return train.resume(resume, changes, progress=shown, processes=group)
+            return driver.resume(resume, changes, progress=shown, processes=group)
     if preset is None:
         raise InputError(
             f"there is no preset: give one, as in '{command('train', 'lm')}', or --resume RUN."
@@ -57,7 +57,7 @@ def start_or_resume(
     free = group.of_first(lambda: free_name(Path("runs") / chosen.name))
     folder = free if out is None else out
     with _shown(as_json, group) as shown, _naming_resume(folder):
-        return train.start(
+        return driver.start(
             recipe, settings, folder, preset=chosen.name, progress=shown, processes=group
         )
 

@@ -69,13 +69,13 @@ def sweep(
     )
     parse_space(varied, settings)
 
+    from thinrnn.lab.driver import choose_device
     from thinrnn.lab.sweep.outcome import TITLES, ended, front, settings_in_words, shown
     from thinrnn.lab.sweep.outcome import as_json as outcome
     from thinrnn.lab.sweep.report import write_sweep_report
     from thinrnn.lab.sweep.study import About, finished
     from thinrnn.lab.sweep.sweep import sweep as run_sweep
     from thinrnn.lab.sweep.worker import TRIALS, Job, threads_for
-    from thinrnn.lab.train import choose_device
 
     recipe: Any = recipes.recipe(chosen.recipe)
     known = {name: way for name, way in recipe.metrics.items() if not name.startswith("test")}

@@ -1,4 +1,4 @@
-"""What the driver, `lab/train.py`, needs of an experiment: data, model, step, evaluation.
+"""What the driver, `lab/driver.py`, needs of an experiment: data, model, step, evaluation.
 
 A recipe is an object without state. `S` are its settings, `D` its data.
 """

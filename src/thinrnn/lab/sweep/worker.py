@@ -15,7 +15,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
 
 from thinrnn.errors import ThinRNNError
-from thinrnn.lab import recipes, train
+from thinrnn.lab import driver, recipes
 from thinrnn.lab.recipes.settings import TrainingSettings
 from thinrnn.lab.run import InterruptedRunError, RunFolder
 from thinrnn.lab.run.files import remove_folder
@@ -121,8 +121,8 @@ def _trained(
             raise optuna.TrialPruned
 
     if (folder / "config.json").exists():
-        return train.resume(folder, [], progress=Silent(), watch=watch)
-    return train.start(
+        return driver.resume(folder, [], progress=Silent(), watch=watch)
+    return driver.start(
         recipe, settings, folder, preset=job.about.preset, progress=Silent(), watch=watch
     )
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from thinrnn.lab import train
+from thinrnn.lab import driver
 from thinrnn.lab.recipes.language_model.recipe import RECIPE
 from thinrnn.lab.run.progress import Silent
 
@@ -35,6 +35,6 @@ def test_graphs_give_the_losses_of_plain_steps(tiny, begin, phase, optimizer, mo
 @pytest.mark.parametrize("model", [{}, RARE])
 def test_a_whole_run_in_bf16_with_graphs(tiny, tmp_path, model):
     settings = tiny(device="cuda", epochs=4, **model)
-    finished = train.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent())
+    finished = driver.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent())
     small = finished.summaries()["small"]
     assert small["difference"] < 1e-4 and small["valid_perplexity"] < 100

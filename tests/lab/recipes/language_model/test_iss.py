@@ -9,8 +9,9 @@ import torch
 
 import thinrnn
 from thinrnn._penalties.group_lasso import weight_slices
-from thinrnn.lab import train
+from thinrnn.lab import driver
 from thinrnn.lab.recipes.language_model.recipe import RECIPE, build_model
+from thinrnn.lab.recipes.phase import Phase
 from thinrnn.lab.run.metrics import read_metrics
 from thinrnn.lab.run.progress import Silent
 
@@ -61,7 +62,7 @@ def build(begin):
 
 
 def test_neurons_disappear_during_training(iss, tmp_path):
-    finished = train.start(RECIPE, iss(), tmp_path / "run", preset=None, progress=Silent())
+    finished = driver.start(RECIPE, iss(), tmp_path / "run", preset=None, progress=Silent())
     small = finished.summary("small")
     assert small["difference"] < 1e-5
     neurons = small["neurons"]
@@ -135,10 +136,9 @@ def test_the_embedding_is_penalised_only_where_it_is_tied_to_hidden_neurons(iss,
 
 
 def test_a_run_that_was_stopped_ends_in_the_same_weights(iss, tmp_path, monkeypatch):
-    from thinrnn.lab.recipes.phase import Phase
 
     settings = iss(checkpoint_steps=137)  # the neurons go at step 135
-    train.start(RECIPE, settings, tmp_path / "whole", preset=None, progress=Silent())
+    driver.start(RECIPE, settings, tmp_path / "whole", preset=None, progress=Silent())
     real, left = Phase.take_step, [9 * 15 + 4]
 
     def take_step(self):
@@ -149,9 +149,9 @@ def test_a_run_that_was_stopped_ends_in_the_same_weights(iss, tmp_path, monkeypa
 
     monkeypatch.setattr(Phase, "take_step", take_step)
     with pytest.raises(KeyboardInterrupt):
-        train.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent())
+        driver.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent())
     monkeypatch.undo()
-    train.resume(tmp_path / "run", [], progress=Silent())
+    driver.resume(tmp_path / "run", [], progress=Silent())
     files = [tmp_path / name / "model/model.safetensors" for name in ("whole", "run")]
     assert files[0].read_bytes() == files[1].read_bytes()
     neurons = json.loads((tmp_path / "run/small.json").read_text())["neurons"]

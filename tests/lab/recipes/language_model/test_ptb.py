@@ -2,7 +2,7 @@
 
 import pytest
 
-from thinrnn.lab import recipes, train
+from thinrnn.lab import driver, recipes
 from thinrnn.lab.recipes.language_model import ptb
 from thinrnn.lab.recipes.language_model.recipe import RECIPE, build_model
 from thinrnn.lab.recipes.settings import as_json
@@ -102,7 +102,7 @@ def test_a_preset_trains_to_the_end(name, tiny, tmp_path):
     if settings.rare:
         changes |= {"rare": 9, "rare_size": 5}
     settings = settings.replaced(**changes)
-    finished = train.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent())
+    finished = driver.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent())
     kinds = {"gated": "small"}
     assert list(finished.summaries()) == [kinds.get(p, p) for p in settings.phases]
 

@@ -4,10 +4,11 @@ import pytest
 import torch
 
 import thinrnn
-from thinrnn.lab import recipes, train
+from thinrnn.lab import driver, recipes
 from thinrnn.lab.recipes.language_model import ptb_rhn
 from thinrnn.lab.recipes.language_model.model import Dropouts, LanguageModel
 from thinrnn.lab.recipes.language_model.recipe import RECIPE, build_model, dropouts
+from thinrnn.lab.recipes.phase import Phase
 from thinrnn.lab.recipes.settings import as_json
 from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.progress import Silent
@@ -92,7 +93,7 @@ def test_a_preset_trains_to_the_end(name, tiny, tmp_path):
     if settings.target_params is not None:
         changes["target_params"] = 0.6
     settings = settings.replaced(**changes)
-    finished = train.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent())
+    finished = driver.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent())
     kinds = {"gated": "small"}
     assert list(finished.summaries()) == [kinds.get(p, p) for p in settings.phases]
     if settings.phases[-2:] == ("gated", "control"):
@@ -113,8 +114,7 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tiny, tmp_path, monke
         word_dropout=0.2,
         phases=("gated",),
     )
-    whole = train.start(RECIPE, settings, tmp_path / "whole", preset=None, progress=Silent())
-    from thinrnn.lab.recipes.phase import Phase
+    whole = driver.start(RECIPE, settings, tmp_path / "whole", preset=None, progress=Silent())
 
     take_step, steps = Phase.take_step, []
 
@@ -126,8 +126,8 @@ def test_a_run_that_was_stopped_ends_as_if_it_had_not_been(tiny, tmp_path, monke
 
     monkeypatch.setattr(Phase, "take_step", stopping)
     with pytest.raises(KeyboardInterrupt):
-        train.start(RECIPE, settings, tmp_path / "stopped", preset=None, progress=Silent())
-    resumed = train.resume(tmp_path / "stopped", [], progress=Silent())
+        driver.start(RECIPE, settings, tmp_path / "stopped", preset=None, progress=Silent())
+    resumed = driver.resume(tmp_path / "stopped", [], progress=Silent())
     for key in ("valid_perplexity", "test_perplexity", "params"):
         assert resumed.summary("small")[key] == whole.summary("small")[key]
 

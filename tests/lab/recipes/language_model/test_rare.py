@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import thinrnn
-from thinrnn.lab import train
+from thinrnn.lab import driver
 from thinrnn.lab.recipes.language_model.data import Splitting, Vocabulary
 from thinrnn.lab.recipes.language_model.load import load_model, save_model
 from thinrnn.lab.recipes.language_model.model import Dropouts, LanguageModel, find_plan
 from thinrnn.lab.recipes.language_model.recipe import RECIPE
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.recipes.language_model.untrained import build_dense, sizes_of
+from thinrnn.lab.recipes.phase import Phase
 from thinrnn.lab.run import InputError
 from thinrnn.lab.run.progress import Silent
 
@@ -123,7 +124,7 @@ def test_group_lasso_and_magnitude_see_the_rare_words():
 
 
 def run(settings, folder):
-    return train.start(RECIPE, settings, folder, preset=None, progress=Silent())
+    return driver.start(RECIPE, settings, folder, preset=None, progress=Silent())
 
 
 RARE = {"tied": True, "embedding": 12, "hidden": (14, 12), "rare": 20, "rare_size": 6}
@@ -159,7 +160,6 @@ def test_a_control_alone_has_the_sizes_of_the_settings(tiny, tmp_path):
 
 
 def test_a_resumed_run_ends_in_the_same_weights(tiny, tmp_path, monkeypatch):
-    from thinrnn.lab.recipes.phase import Phase
 
     chosen = tiny(**RARE, phases=("gated",), target_params=0.6, checkpoint_steps=2)
     run(chosen, tmp_path / "whole")
@@ -174,7 +174,7 @@ def test_a_resumed_run_ends_in_the_same_weights(tiny, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run(chosen, tmp_path / "cut")
     monkeypatch.undo()
-    train.resume(tmp_path / "cut", [], progress=Silent())
+    driver.resume(tmp_path / "cut", [], progress=Silent())
     weights = [tmp_path / name / "model/model.safetensors" for name in ("whole", "cut")]
     assert weights[0].read_bytes() == weights[1].read_bytes()
 

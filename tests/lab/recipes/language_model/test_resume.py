@@ -11,8 +11,9 @@ import time
 import pytest
 import torch
 
-from thinrnn.lab import train
+from thinrnn.lab import driver, train
 from thinrnn.lab.recipes.language_model.recipe import RECIPE
+from thinrnn.lab.recipes.phase import Phase
 from thinrnn.lab.run import InputError
 from thinrnn.lab.run.metrics import read_metrics
 from thinrnn.lab.run.progress import Plain, Silent
@@ -31,9 +32,9 @@ def start_or_resume(settings, folder, log=os.devnull):
     with open(log, "a") as out:
         torch.set_num_threads(1)
         if (folder / "config.json").exists():
-            train.resume(folder, [], progress=Plain(out))
+            driver.resume(folder, [], progress=Plain(out))
         else:
-            train.start(RECIPE, settings, folder, preset=None, progress=Plain(out))
+            driver.start(RECIPE, settings, folder, preset=None, progress=Plain(out))
 
 
 def spawn(*arguments):
@@ -129,11 +130,11 @@ def test_a_stop_writes_a_checkpoint_and_names_the_command_to_resume(tiny, tmp_pa
 
 def test_a_damaged_checkpoint_is_reported_and_the_run_ends_the_same(tiny, tmp_path, monkeypatch):
     settings = tiny(phases=("dense",))
-    train.start(RECIPE, settings, tmp_path / "whole", preset=None, progress=Silent())
+    driver.start(RECIPE, settings, tmp_path / "whole", preset=None, progress=Silent())
     folder = tmp_path / "run"
     stop_after(monkeypatch, 9)
     with pytest.raises(KeyboardInterrupt):
-        train.start(RECIPE, settings, folder, preset=None, progress=Silent())
+        driver.start(RECIPE, settings, folder, preset=None, progress=Silent())
     monkeypatch.undo()
     newest = sorted((folder / "checkpoints").iterdir())[-1]
     (newest / "tensors.safetensors").write_bytes(b"torn")
@@ -147,20 +148,20 @@ def test_a_damaged_checkpoint_is_reported_and_the_run_ends_the_same(tiny, tmp_pa
 
 
 def test_finished_phases_are_not_trained_again(tiny, tmp_path, monkeypatch):
-    finished = train.start(RECIPE, tiny(), tmp_path / "run", preset=None, progress=Silent())
+    finished = driver.start(RECIPE, tiny(), tmp_path / "run", preset=None, progress=Silent())
     before = result(finished.path)
     stop_after(monkeypatch, 0)
-    train.resume(finished.path, [], progress=Silent())
+    driver.resume(finished.path, [], progress=Silent())
     (finished.path / "control.json").unlink()
     with pytest.raises(KeyboardInterrupt):
-        train.resume(finished.path, [], progress=Silent())
+        driver.resume(finished.path, [], progress=Silent())
     monkeypatch.undo()
-    train.resume(finished.path, [], progress=Silent())
+    driver.resume(finished.path, [], progress=Silent())
     assert result(finished.path) == before
 
 
 def test_an_unfinished_run_of_another_version_is_refused_and_a_finished_one_is_not(tiny, tmp_path):
-    finished = train.start(
+    finished = driver.start(
         RECIPE, tiny(phases=("dense",)), tmp_path / "run", preset=None, progress=Silent()
     )
     config = finished.path / "config.json"
@@ -168,15 +169,14 @@ def test_an_unfinished_run_of_another_version_is_refused_and_a_finished_one_is_n
     del old["format"], old["metrics"]
     old["settings"].pop("lasso_zero")  # newer than the run
     config.write_text(json.dumps(old))
-    train.resume(finished.path, [], progress=Silent())
+    driver.resume(finished.path, [], progress=Silent())
     (finished.path / "dense.json").unlink()
     with pytest.raises(InputError, match=f"{finished.path} was begun by another version"):
-        train.resume(finished.path, [], progress=Silent())
+        driver.resume(finished.path, [], progress=Silent())
 
 
 def stop_after(monkeypatch, steps):
     """Let training break off without warning after so many steps."""
-    from thinrnn.lab.recipes.phase import Phase
 
     real, taken = Phase.take_step, []
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import thinrnn
-from thinrnn.lab import train
+from thinrnn.lab import driver
 from thinrnn.lab.recipes.language_model import evaluate
 from thinrnn.lab.recipes.language_model.evaluate import mean_loss
 from thinrnn.lab.recipes.language_model.model import LanguageModel
@@ -43,7 +43,7 @@ def test_graphs_give_the_losses_of_plain_steps(tiny, begin, phase):
 def test_a_whole_run_in_bf16_with_graphs(tiny, tmp_path):
     dropouts = {"word_dropout": 0.1, "recurrent_dropout": 0.1}
     settings = tiny(**HIGHWAY, **dropouts, device="cuda", epochs=4)
-    finished = train.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent())
+    finished = driver.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent())
     small = finished.summaries()["small"]
     assert small["difference"] < 1e-4 and small["valid_perplexity"] < 100
 

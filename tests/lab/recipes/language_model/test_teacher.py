@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from thinrnn.errors import FolderError
+from thinrnn.lab.driver import resume, start
 from thinrnn.lab.recipes.language_model import teacher
 from thinrnn.lab.recipes.language_model.recipe import RECIPE
 from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.progress import Silent
-from thinrnn.lab.train import resume, start
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@ import json
 import pytest
 import torch
 
-from thinrnn.lab import train
+from thinrnn.lab import driver, train
 from thinrnn.lab.recipes.language_model.load import load_model
 from thinrnn.lab.recipes.language_model.recipe import RECIPE
 from thinrnn.lab.run import DivergedError, InputError, StorageError
@@ -13,7 +13,7 @@ from thinrnn.lab.run.progress import Silent
 
 
 def run(settings, folder):
-    return train.start(RECIPE, settings, folder, preset=None, progress=Silent())
+    return driver.start(RECIPE, settings, folder, preset=None, progress=Silent())
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ class Lines(Silent):
 def test_a_model_that_does_not_learn_is_named_once_with_what_to_try(tiny, tmp_path, lr):
     progress = Lines()
     settings = tiny(lr=lr, phases=("dense",), dropout=0.0, epochs=8)
-    finished = train.start(RECIPE, settings, tmp_path / "run", preset=None, progress=progress)
+    finished = driver.start(RECIPE, settings, tmp_path / "run", preset=None, progress=progress)
     warned = [line for line in progress.lines if "is not learning" in line]
     unigram = finished.config["text"]["unigram_perplexity"]
     if lr == 1e-9:
@@ -137,7 +137,7 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_a_lower_rate_saves_it(tin
     message = str(caught.value)
     assert "no longer a number" in message and "checkpoint" in message
     assert f"thinrnn train --resume {folder} --set lr=5e+37" in message
-    finished = train.resume(folder, ["lr=0.5", "clip=0.25"], progress=Silent())
+    finished = driver.resume(folder, ["lr=0.5", "clip=0.25"], progress=Silent())
     assert finished.summary("dense")["valid_perplexity"] < 100
     assert json.loads((folder / "config.json").read_text())["settings"]["lr"] == 0.5
 
@@ -158,7 +158,7 @@ def test_a_disk_that_fills_up_loses_nothing(tiny, tmp_path, monkeypatch):
         with pytest.raises(StorageError, match=r"the disk is full; free some space"):
             run(tiny(), tmp_path / "run")
     assert len(list((tmp_path / "run/checkpoints").iterdir())) == 2
-    train.resume(tmp_path / "run", [], progress=Silent())
+    driver.resume(tmp_path / "run", [], progress=Silent())
     for name in ("dense", "model", "control"):
         file = f"{name}/model.safetensors"
         assert (tmp_path / "run" / file).read_bytes() == (whole.path / file).read_bytes()
@@ -170,10 +170,10 @@ def test_a_run_is_not_resumed_on_another_text_or_with_another_model(tiny, texts,
     folder = tmp_path / "run"
     run(tiny(train=str(mine), phases=("dense",)), folder)
     with pytest.raises(InputError, match="'hidden=3' cannot be changed in a run that has begun"):
-        train.resume(folder, ["hidden=3"], progress=Silent())
+        driver.resume(folder, ["hidden=3"], progress=Silent())
     mine.write_text(mine.read_text() + "w1 w2\n")
     with pytest.raises(InputError, match=r"the data of .* has changed since the run began"):
-        train.resume(folder, [], progress=Silent())
+        driver.resume(folder, [], progress=Silent())
 
 
 def test_bad_settings_leave_no_folder_behind(tiny, tmp_path):
@@ -236,7 +236,7 @@ def test_a_group_whose_gates_all_close_keeps_a_neuron_and_the_control_has_it_too
         epochs=1,
         phases=("gated", "control"),
     )
-    finished = train.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent())
+    finished = driver.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent())
     small, control = (finished.summary(kind) for kind in ("small", "control"))
     assert set(small["neurons"].values()) == {1}
     assert small["params"] == control["params"]

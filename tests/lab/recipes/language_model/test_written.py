@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from thinrnn.errors import RunError
+from thinrnn.lab.driver import resume, start
 from thinrnn.lab.recipes.language_model.corpus import load_text
 from thinrnn.lab.recipes.language_model.data import streams
 from thinrnn.lab.recipes.language_model.load import load_model
@@ -20,7 +21,6 @@ from thinrnn.lab.run import RunFolder
 from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.metrics import read_metrics
 from thinrnn.lab.run.progress import Silent
-from thinrnn.lab.train import resume, start
 
 
 @pytest.fixture(scope="module")

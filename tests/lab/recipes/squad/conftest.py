@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from thinrnn.lab import train
+from thinrnn.lab import driver
 from thinrnn.lab.recipes.squad import recipe as recipe_module
 from thinrnn.lab.recipes.squad.model import SIX
 from thinrnn.lab.recipes.squad.recipe import RECIPE
@@ -128,4 +128,4 @@ def finished(data, tiny_plans, tmp_path_factory):
     settings = SquadSettings(**{**TINY, "data": str(data)})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recipe_module, "find_plan", lambda model, select: tiny_plans[select])
-        return train.start(RECIPE, settings, folder, preset="squad-paper", progress=Silent())
+        return driver.start(RECIPE, settings, folder, preset="squad-paper", progress=Silent())

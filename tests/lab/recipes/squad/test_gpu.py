@@ -2,7 +2,7 @@
 
 import pytest
 
-from thinrnn.lab import train
+from thinrnn.lab import driver
 from thinrnn.lab.recipes.squad.recipe import RECIPE
 from thinrnn.lab.run.progress import Silent
 
@@ -15,7 +15,7 @@ def test_graphed_steps_end_where_plain_steps_end(tiny, tmp_path):
     reached = []
     for graphs in (False, True):
         settings = tiny(phases=("dense",), cuda_graphs=graphs, **ON_GPU, **still)
-        run = train.start(RECIPE, settings, tmp_path / str(graphs), preset=None, progress=Silent())
+        run = driver.start(RECIPE, settings, tmp_path / str(graphs), preset=None, progress=Silent())
         reached.append(run.summary("dense"))
     plain, graphed = reached
     assert graphed["valid_loss"] == pytest.approx(plain["valid_loss"], rel=1e-2)
@@ -28,7 +28,7 @@ def test_graphed_steps_end_where_plain_steps_end(tiny, tmp_path):
 )
 def test_gates_close_in_bf16_under_graphs(tiny, known_plan, tmp_path, pressure):
     settings = tiny(phases=("gated",), **ON_GPU, **pressure)
-    small = train.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent()).summary(
-        "small"
-    )
+    small = driver.start(
+        RECIPE, settings, tmp_path / "run", preset=None, progress=Silent()
+    ).summary("small")
     assert small["difference"] < 1e-3 and 0 <= small["em"] <= 100

@@ -6,7 +6,7 @@ import signal
 import pytest
 import torch
 
-from thinrnn.lab import train
+from thinrnn.lab import driver
 from thinrnn.lab.recipes import presets
 from thinrnn.lab.recipes.optimizer import WeightsAndGates
 from thinrnn.lab.recipes.phase import Phase
@@ -77,8 +77,8 @@ def test_a_stopped_run_ends_where_an_uninterrupted_one_ends(
     with pytest.MonkeyPatch.context() as patch:
         stop_at_(patch, step)
         with pytest.raises(InterruptedRunError, match=f"stopped at step {step} of 9 of gated"):
-            train.start(RECIPE, tiny(phases=("gated",)), folder, preset=None, progress=Silent())
-    train.resume(folder, [], progress=Silent())
+            driver.start(RECIPE, tiny(phases=("gated",)), folder, preset=None, progress=Silent())
+    driver.resume(folder, [], progress=Silent())
     ours = (folder / "model/model.safetensors").read_bytes()
     assert ours == (finished.path / "model/model.safetensors").read_bytes()
     same = [e for e in read_metrics(finished.path / "metrics.jsonl") if e["phase"] == "gated"]
@@ -88,7 +88,7 @@ def test_a_stopped_run_ends_where_an_uninterrupted_one_ends(
 
 def test_a_control_has_the_shape_of_a_model_whose_encoder_is_pruned_too(tiny, known_plan, tmp_path):
     settings = tiny(select="recurrent", phases=("gated", "control"), target_params=0.8)
-    whole = train.start(RECIPE, settings, tmp_path / "whole", preset=None, progress=Silent())
+    whole = driver.start(RECIPE, settings, tmp_path / "whole", preset=None, progress=Silent())
     small, control = whole.summary("small"), whole.summary("control")
     assert small["difference"] < 1e-4
     for name in ("params", "weights", "macs", "neurons"):
@@ -104,8 +104,8 @@ def test_a_control_has_the_shape_of_a_model_whose_encoder_is_pruned_too(tiny, kn
     with pytest.MonkeyPatch.context() as patch:
         stop_at_(patch, 4, "control")
         with pytest.raises(InterruptedRunError, match="stopped at step 4 of 9 of control"):
-            train.start(RECIPE, settings, folder, preset=None, progress=Silent())
-    train.resume(folder, [], progress=Silent())
+            driver.start(RECIPE, settings, folder, preset=None, progress=Silent())
+    driver.resume(folder, [], progress=Silent())
     for kind in ("small", "control"):
         file = f"{FOLDERS[kind]}/model.safetensors"
         assert (folder / file).read_bytes() == (whole.path / file).read_bytes()
@@ -135,7 +135,7 @@ def test_folders_with_one_size_of_the_encoder_or_two_are_read(finished, tmp_path
     ],
 )
 def test_other_penalties_and_rules_train_to_the_end(tiny, known_plan, tmp_path, changes):
-    run = train.start(
+    run = driver.start(
         RECIPE, tiny(phases=("gated",), **changes), tmp_path / "run", preset=None, progress=Silent()
     )
     small = run.summary("small")
@@ -145,9 +145,9 @@ def test_other_penalties_and_rules_train_to_the_end(tiny, known_plan, tmp_path, 
 def test_a_run_may_start_from_a_dense_model(tiny, known_plan, finished, tmp_path):
     still = {"lr": 1e-9, "gate_lr": 1e-9, "target_params": None, "l0": 1e-9, "gate_mean": 5.0}
     settings = tiny(phases=("gated",), start_from=str(finished.path / "dense"), **still)
-    small = train.start(RECIPE, settings, tmp_path / "run", preset=None, progress=Silent()).summary(
-        "small"
-    )
+    small = driver.start(
+        RECIPE, settings, tmp_path / "run", preset=None, progress=Silent()
+    ).summary("small")
     dense = finished.summary("dense")
     assert small["em"] == dense["em"] and small["f1"] == pytest.approx(dense["f1"])
     assert small["valid_loss"] == pytest.approx(dense["valid_loss"], rel=1e-4)
@@ -156,9 +156,9 @@ def test_a_run_may_start_from_a_dense_model(tiny, known_plan, finished, tmp_path
 def test_data_that_changes_under_a_run_is_noticed(finished, make_data, some_stories):
     other = make_data(some_stories)
     with pytest.raises(InputError, match="has changed since the run began"):
-        train.resume(finished.path, [f"data={other}"], progress=Silent())
+        driver.resume(finished.path, [f"data={other}"], progress=Silent())
     with pytest.raises(InputError, match="'hidden=3' cannot be changed"):
-        train.resume(finished.path, ["hidden=3"], progress=Silent())
+        driver.resume(finished.path, ["hidden=3"], progress=Silent())
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,7 @@ def test_data_that_changes_under_a_run_is_noticed(finished, make_data, some_stor
 )
 def test_settings_that_cannot_be_are_refused(tiny, tmp_path, changes, message):
     with pytest.raises(InputError, match=message):
-        train.start(RECIPE, tiny(**changes), tmp_path / "run", preset=None, progress=Silent())
+        driver.start(RECIPE, tiny(**changes), tmp_path / "run", preset=None, progress=Silent())
     assert not (tmp_path / "run").exists()
 
 

@@ -1,4 +1,4 @@
-"""The language model as a recipe: what `lab/train.py` needs to know about it."""
+"""The language model as a recipe: what `lab/driver.py` needs to know about it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

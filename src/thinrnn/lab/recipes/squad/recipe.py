@@ -1,4 +1,4 @@
-"""BiDAF on SQuAD as a recipe: what `lab/train.py` needs to know about it."""
+"""BiDAF on SQuAD as a recipe: what `lab/driver.py` needs to know about it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

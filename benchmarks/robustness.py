@@ -235,7 +235,8 @@ def run_grid(options: argparse.Namespace) -> None:
     for grid, processes in ((cuda_grid(), options.cuda), (cpu_grid(), options.cpu)):
         if not processes:
             continue
-        pool = ProcessPoolExecutor(processes, mp_context=context)
+        # a process for each run: one that fails on the GPU may leave its process unusable
+        pool = ProcessPoolExecutor(processes, mp_context=context, max_tasks_per_child=1)
         pools.append(pool)
         for run in sorted(grid, key=lambda run: -run.width):
             there = (options.corpora / f"{run.corpus}.train.txt").exists()

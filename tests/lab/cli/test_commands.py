@@ -197,6 +197,7 @@ def test_list_shows_presets_runs_and_settings(run, call):
     assert {"lm", "ptb-paper", "squad-paper"} <= {preset["name"] for preset in everything}
     code, printed, _ = call("list", "--settings", "lm")
     assert code == 0 and "target_params" in printed and "parameters to end with" in printed
+    assert any(line.split()[:2] == ["hidden", "(chosen)"] for line in printed.splitlines())
 
 
 def test_list_names_the_next_command_for_a_run_without_models(run, tmp_path, call):

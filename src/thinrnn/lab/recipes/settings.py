@@ -225,6 +225,10 @@ class TrainingSettings(BaseModel):
         """The settings that have been given a value; the others have their defaults."""
         return self.model_fields_set
 
+    def is_to_be_chosen(self, name: str) -> bool:
+        """Return whether the tool chooses a setting, by the data, when a run begins."""
+        return False
+
     def leaves_open(self, name: str) -> bool:
         """Return whether nobody has given a setting a value."""
         return name not in self.given
@@ -280,15 +284,16 @@ def described(settings: TrainingSettings) -> list[tuple[str, str, str]]:
     """Return name, value and help of every field, the recipe's own first."""
     fields = type(settings).model_fields.items()
     own_first = sorted(fields, key=lambda field: field[0] in TrainingSettings.model_fields)
-    return [
-        (name, _shown(getattr(settings, name)), field.description or "")
-        for name, field in own_first
-    ]
+    return [(name, _shown_of(settings, name), field.description or "") for name, field in own_first]
 
 
 def as_json(settings: TrainingSettings) -> dict[str, Any]:
     """Return the settings as JSON values; `replaced` and the class itself read them back."""
     return settings.model_dump(mode="json")
+
+
+def _shown_of(settings: TrainingSettings, name: str) -> str:
+    return "(chosen)" if settings.is_to_be_chosen(name) else _shown(getattr(settings, name))
 
 
 def _shown(value: Any) -> str:

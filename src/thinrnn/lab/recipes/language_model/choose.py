@@ -27,10 +27,6 @@ from thinrnn.lab.recipes.protocol import Recipe
 
 Settings = LanguageModelSettings
 
-CHOSEN = (  # the settings that can be left open
-    *("level", "punctuation", "min_count", "bptt", "batch", "hidden", "embedding", "tied"),
-    *("epochs", "lr", "lr_width", "warmup", "gate_lr", "dropout", "init_bias", "init_range"),
-)
 FEW_WORDS = 50_000  # fewer are too few to learn from: characters then
 LONGEST_WORD = 10.0  # a longer mean: text without blanks between words
 ATTACHED = 0.02  # of the words end with a mark: nobody has split them from it
@@ -71,7 +67,7 @@ def choose(
 
     Without a time budget nothing is chosen: open settings have their defaults.
     """
-    if settings.minutes is None or not any(map(settings.leaves_open, CHOSEN)):
+    if not any(map(settings.is_to_be_chosen, settings.choosable)):
         return settings, ()
     choices = choose_tokens(Choices(settings))
     text = load_text(choices.settings)

@@ -17,6 +17,10 @@ class LanguageModelSettings(TrainingSettings):
 
     resumable: ClassVar[tuple[str, ...]] = (*TrainingSettings.resumable, "lr_decay", "patience")
     usual_clip: ClassVar[float] = 0.25
+    choosable: ClassVar[tuple[str, ...]] = (  # from the text and the time, by `choose.py`
+        *("level", "punctuation", "min_count", "bptt", "batch", "hidden", "embedding", "tied"),
+        *("epochs", "lr", "lr_width", "warmup", "gate_lr", "dropout", "init_bias", "init_range"),
+    )
     paths: ClassVar[tuple[str, ...]] = ("train", "valid", "test", "start_from", "teacher")
 
     minutes: float | None = Field(
@@ -190,6 +194,9 @@ class LanguageModelSettings(TrainingSettings):
         if self.starts_from == "dense" and "dense" not in self.phases:
             raise ValueError(f"start_from={self.start_from} needs dense: add it to phases.")
         return self
+
+    def is_to_be_chosen(self, name: str) -> bool:
+        return self.minutes is not None and name in self.choosable and self.leaves_open(name)
 
     def at_width(self, width: int) -> Self:
         """Return settings with the learning rate for another width."""

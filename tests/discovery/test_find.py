@@ -454,6 +454,7 @@ def test_a_wrapped_model() -> None:
         thinrnn.find_groups(nn.DataParallel(Tagger()), words(3, 5))
 
 
+@pytest.mark.extended
 def test_one_hundred_layers() -> None:
     class Deep(nn.Module):
         calls = 0

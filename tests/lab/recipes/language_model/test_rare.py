@@ -182,7 +182,7 @@ def test_a_resumed_run_ends_in_the_same_weights(tiny, tmp_path, monkeypatch):
 def test_what_makes_no_sense_is_refused(tiny, tmp_path):
     with pytest.raises(InputError, match="set tied=true"):
         LanguageModelSettings(rare=10)
-    with pytest.raises(InputError, match=r"rare=100000 words .* but the vocabulary has"):
+    with pytest.raises(InputError, match=r"rare=100000 .* vocabulary of \d+ words"):
         run(tiny(**{**RARE, "rare": 100_000}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -53,6 +53,33 @@ LAYERS = {
 }
 
 
+class Window(nn.Module):
+    """A step of a voice detector: convolutions over the frames of a window, then a cell."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv1d(5, 6, 3, padding=1)
+        self.second = nn.Conv1d(6, 4, 3, stride=2, dilation=2, bias=False)
+        self.cell, self.last = nn.LSTMCell(4, 3), nn.Conv1d(3, 1, 1)
+
+    def forward(self, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        x = torch.relu(self.second(torch.relu(self.first(x))))
+        h, c = self.cell(x.flatten(1), (h, c))
+        return torch.sigmoid(self.last(h.unsqueeze(-1))).flatten(1), h, c
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_convolutions_within_a_step(precision: Any, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    example = (torch.randn(1, 5, 6), torch.randn(1, 3), torch.randn(1, 3))
+    export = export_c(Window(), tmp_path / "window.c", example, precision=precision)
+    assert export.difference < 1e-5
+    assert export.inputs == {"x": 30, "h": 3, "c": 3}
+    grouped = nn.Conv1d(4, 4, 3, groups=2)
+    with pytest.raises(ExportError, match="convolves in groups"):
+        export_c(grouped, tmp_path / "a.c", torch.randn(1, 4, 6))
+
+
 def compiled(export: CExport, *options: str) -> Any:
     """Return the file as a library, compiled as strictly as C99 allows."""
     library = export.path.with_suffix(".so")
@@ -200,7 +227,7 @@ class Strange(nn.Module):
     ("what", "message"),
     [
         ("mean", "the model calls mean"),
-        ("conv", "'conv' calls conv1d"),
+        ("conv", "looks across time"),
         ("first", "looks across time"),
         ("backward", "'gru.l0' also reads its input from the end"),
     ],

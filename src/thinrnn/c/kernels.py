@@ -85,6 +85,29 @@ static void linear(float *restrict out, const float *x, const weight *w, const f
             out[i] = out[i] * scale[i] + (bias ? bias[i] : 0.0f);
 }
 """,
+    "conv1d": """
+/* out (rows, places): a convolution over x (channels, length) */
+static void conv1d(float *restrict out, const float *restrict x, const weight *restrict w,
+                   const float *scale, const float *bias, int rows, int channels, int length,
+                   int taps, int stride, int padding, int dilation, int places)
+{
+    int i, j, k, p;
+    for (i = 0; i < rows * places; i++)
+        out[i] = 0.0f;
+    for (j = 0; j < channels; j++)
+        for (k = 0; k < taps; k++, w += rows)
+            for (p = 0; p < places; p++) {
+                const int at = p * stride + k * dilation - padding;
+                if (at >= 0 && at < length)
+                    for (i = 0; i < rows; i++)
+                        out[i * places + p] += x[j * length + at] * (float)w[i];
+            }
+    for (i = 0; i < rows; i++)
+        for (p = 0; p < places; p++)
+            out[i * places + p] = out[i * places + p] * (scale ? scale[i] : 1.0f)
+                                + (bias ? bias[i] : 0.0f);
+}
+""",
     "gates": """
 /* out = W x + U h + bias */
 static void gates(float *restrict out, const float *x, const weight *w, const float *w_scale,

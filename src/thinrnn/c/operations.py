@@ -170,6 +170,29 @@ def _embedding(
     return recorder.put(result, found.buffer)
 
 
+def _conv1d(
+    recorder: Recorder,
+    result: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Tensor:
+    if groups != 1 or isinstance(padding, str) or x.numel() != x.shape[-2] * x.shape[-1]:
+        recorder.refuse("convolves in groups, a padding by name, or several sequences")
+    one = [value if isinstance(value, int) else value[0] for value in (stride, padding, dilation)]
+    matrix = recorder.matrix(weight.flatten(1))  # (rows, channels * taps)
+    rows, channels, taps = weight.shape
+    sizes = (rows, channels, x.shape[-1], taps, *one, result.shape[-1])
+    out = recorder.work(result.numel())
+    code = f"conv1d({{0}}, {{1}}, {matrix}, {recorder.array(bias)}, {', '.join(map(str, sizes))});"
+    recorder.say(code, [out], [recorder.vector(x)])
+    return recorder.put(result, out.buffer)
+
+
 def _over_last(name: str) -> Callable[..., Tensor]:
     def write(recorder: Recorder, result: Tensor, x: Tensor, *rest: Any, **options: Any) -> Tensor:
         dim: Any = options.get("dim", rest[0] if rest else None)
@@ -263,6 +286,7 @@ SPECIAL: dict[str, Callable[..., Tensor]] = {
     "__matmul__": _matmul,
     "mm": _matmul,
     "embedding": _embedding,
+    "conv1d": _conv1d,
     "softmax": _over_last("softmax"),
     "log_softmax": _over_last("log_softmax"),
     "layer_norm": _layer_norm,

@@ -20,6 +20,7 @@ from tools.results import (
     rows,
     step_runtimes,
     tables,
+    voice_in_c,
 )
 from tools.results.cpu import Cpu
 from tools.results.runs import Results, millions, scores_of, spread
@@ -31,7 +32,7 @@ FILLED = (  # pages with places to fill in: <!-- NAME --> ... <!-- end of NAME -
         f"docs/how-to/{name}.md"
         for name in (
             *("which-size-for-my-cpu", "int8", "streaming", "recurrent-highway"),
-            "phones-and-boards",
+            *("phones-and-boards", "plain-c"),
         )
     ),
 )
@@ -65,6 +66,7 @@ def pages(root: Path) -> dict[Path, str]:
         "highway step": lambda: render("highway_step.md"),
         "highway runs": lambda: render("highway_runs.md"),
         "step runtimes": lambda: render("step_runtimes.md"),
+        "voice in c": lambda: render("voice_in_c.md"),
         "cpu summary": lambda: render("cpu.md"),
         "cpu batches": lambda: cpu.batches() if cpu else "",
         "cpu gains": lambda: cpu.gains() if cpu else "",
@@ -127,6 +129,8 @@ def _render(results: Results, cpu: Cpu | None, folder: Path, template: str) -> s
         runtimes=step_runtimes.read(folder),
         stacks=step_runtimes.read(folder, step_runtimes.STACKS),
         step_runtimes=step_runtimes,
+        voice=voice_in_c.read(folder),
+        voice_in_c=voice_in_c,
         planned_table=lambda: planned.table(planned.read(folder), results),
         timed=minutes.read(folder),
         minutes=minutes,

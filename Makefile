@@ -32,8 +32,9 @@ test: lint ## check style, imports and types, then run the core tests
 test-all: lint ## the same with benchmarks, kills, examples and browsers
 	@$(BIN)/python -m pytest -q -rs -n 2
 
+PART ?= *
 attack: $(READY) ## try hostile files, faults, kills and interrupts; write results/trust.json
-	@$(BIN)/python -m pytest -q -rs tests/attack --long --counts results/trust.json
+	@$(BIN)/python -m pytest -q -rs tests/attack/test_$(PART).py --long --counts results/trust.json
 
 docs: $(READY) ## build the documentation into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

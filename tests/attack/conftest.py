@@ -8,7 +8,7 @@ import resource
 import signal
 import time
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +23,10 @@ LIMIT = 30  # seconds of one command on a processor
 WAIT = 300  # seconds of one command by the clock: other work may keep the processors busy
 MEMORY = 1 << 20  # kilobytes by which one command may raise the largest memory of the process
 SEED = 0  # of every choice
-COUNTS: Counter[str] = Counter()
-ABORTS: list[str] = []  # processes that ended by SIGABRT or SIGSEGV
-BEGAN = time.monotonic()
+COUNTS: Counter[tuple[str, str]] = Counter()  # of cases, by part of the attack and kind
+ABORTS: Counter[str] = Counter()  # processes that ended by SIGABRT, SIGSEGV and the like, by part
+FAILED: Counter[str] = Counter()  # tests, by part
+SECONDS: defaultdict[str, float] = defaultdict(float)  # by part
 TURNS = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 TINY = {
     "minutes": "none",
@@ -151,7 +152,7 @@ def apart(try_one: Callable[[T], list[str]], cases: list[T]) -> list[str]:
 def note_end(status: int) -> None:
     """Count processes that a signal of their own ended: what C code does where memory is torn."""
     if -status in (signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE):
-        ABORTS.append(signal.Signals(-status).name)
+        ABORTS[part_of(os.environ["PYTEST_CURRENT_TEST"])] += 1
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -182,11 +183,11 @@ def many(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
 
 
 @pytest.fixture
-def count() -> Callable[[str, int], None]:
+def count(request: pytest.FixtureRequest) -> Callable[[str, int], None]:
     """Note how many cases of a kind were tried."""
 
     def add(what: str, cases: int) -> None:
-        COUNTS[what] += cases
+        COUNTS[part_of(request.node.nodeid), what] += cases
 
     return add
 
@@ -197,23 +198,47 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Write what was tried; parts of the attack that did not run now keep their entries."""
     file = session.config.getoption("--counts", default=None)
     if file is None:
         return
     from thinrnn.lab.run.environment import environment
 
+    tried: dict[str, Counter[str]] = {}
+    for (part, what), cases in sorted(COUNTS.items()):
+        tried.setdefault(part, Counter())[what] += cases
+    parts = json.loads(file.read_text())["parts"] if file.exists() else {}
+    for part, cases in tried.items():
+        parts[part] = {
+            "command": f"make attack PART={part}",
+            "profile": "long" if session.config.getoption("--long") else "short",
+            "seed": SEED,
+            "cases": dict(cases),
+            "failed tests": FAILED[part],
+            "aborts": ABORTS[part],
+            "minutes": round(SECONDS[part] / 60, 1),
+            "environment": environment(),
+        }
     result = {
         "command": "make attack",
-        "seed": SEED,
-        "tests": session.testscollected,
-        "failed": session.testsfailed,
-        "cases": dict(sorted(COUNTS.items())),
-        "total": sum(COUNTS.values()),
-        "aborts": len(ABORTS),
-        "minutes": round((time.monotonic() - BEGAN) / 60, 1),
-        "environment": environment(),
+        "total": sum(sum(part["cases"].values()) for part in parts.values()),
+        "aborts": sum(part["aborts"] for part in parts.values()),
+        "failed tests": sum(part["failed tests"] for part in parts.values()),
+        "parts": dict(sorted(parts.items())),
     }
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def part_of(path: str) -> str:
+    """Return the part of the attack that a test file is: tests/attack/test_PART.py."""
+    return Path(path.partition("::")[0]).stem.removeprefix("test_")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    part = part_of(report.nodeid)
+    SECONDS[part] += report.duration
+    FAILED[part] += report.failed
 
 
 def describe(faults: Iterator[str] | list[str]) -> str:

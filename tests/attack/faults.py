@@ -5,13 +5,14 @@ of them `Faults` counts; when it is the turn of one, `Faults` acts:
 
 full     it fails with ENOSPC, and so does every later one: a disk that stays full
 broken   it alone fails, with EIO
-killed   a write is done by half, and from then on nothing reaches the disk: a process that dies
+killed   a write is done by half, and the process is killed: for a process of its own
 """
 
 import builtins
 import errno
 import io
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,10 +23,6 @@ import safetensors.torch
 
 Kind = Literal["full", "broken", "killed"]
 CALLS = ("fsync", "replace", "rename", "mkdir", "rmdir", "unlink", "remove", "truncate", "chmod")
-
-
-class Killed(BaseException):
-    """Stands for the end of the process: nothing that it still does reaches the disk."""
 
 
 class Faults:
@@ -50,9 +47,8 @@ class Faults:
         if self.at is None or number < self.at:
             return
         if self.kind == "killed":
-            if number == self.at:
-                by_half()
-            raise Killed
+            by_half()
+            os.kill(os.getpid(), signal.SIGKILL)
         if self.kind == "full" or number == self.at:
             code = errno.ENOSPC if self.kind == "full" else errno.EIO
             raise OSError(code, os.strerror(code))

@@ -11,6 +11,11 @@ from thinrnn.lab.recipes.phase import Phase
 from thinrnn.lab.run import RunFolder
 
 
+@pytest.fixture(autouse=True)
+def counted(count):
+    count("situations", 1)
+
+
 def train(texts, out, **changes):
     """Train a tiny model in this process."""
     files = [part for n in ("train", "valid") for part in (f"--{n}", texts / f"{n}.txt")]

@@ -1,5 +1,7 @@
 """Compare a file with its model at several sizes, on whole sequences and in chunks."""
 
+from typing import Any
+
 from torch import Tensor
 
 from thinrnn.errors import ExportError
@@ -45,7 +47,34 @@ def compare(
                 )
             largest = max(largest, apart)
         checked.append(at)
+    for axis in subject.axes:
+        if all(at[axis.name] == axis.size for at in checked):
+            raise ExportError(
+                f"the size of {axis.name} could be checked at {axis.size} alone, that of the "
+                "example: give an example with another one, in which all inputs agree."
+            )
     return largest, checked
+
+
+def fixed_sizes(subject: Subject) -> list[str]:
+    """Name the sizes of inputs that no caller of the file may change, as in "x[2] = 40"."""
+    free = {place for axis in subject.axes for place in axis.places}
+    return [
+        f"{name}[{dim}] = {size}"
+        for which, name in enumerate(subject.arguments.names)
+        for dim, size in enumerate(subject.arguments.tensors[which].shape)
+        if (which, dim) not in free
+    ]
+
+
+def free_output_sizes_(graph: Any, subject: Subject, kept: list[int]) -> None:
+    """Leave the sizes of outputs open that follow those of inputs, whatever the tracer says."""
+    tensors = [resized(subject.arguments.tensors, sizes) for sizes in sizes_to_check(subject.axes)]
+    seen = [subject.run(one) for one in tensors if subject.shapes_at(one) is not None]
+    for output, place in zip(graph.graph.outputs, kept, strict=False):  # states come after
+        for dim, size in enumerate(output.shape or ()):
+            if isinstance(size, int) and any(run[place].shape[dim] != size for run in seen):
+                output.shape[dim] = None
 
 
 def _values(file: OnnxFile, subject: Subject, tensors: list[Tensor]) -> dict[str, Array]:
@@ -86,6 +115,8 @@ def sizes_to_check(axes: list[DynamicAxis]) -> list[dict[DynamicAxis, int]]:
             sizes[axis] = choices[turn * (place + 1) % 5]
         rounds.append(sizes)
     rounds.append({axis: 1 for axis in axes})
+    for axis in axes:  # alone, in case it runs only beside the sizes of the example
+        rounds.append({**{other: other.size for other in axes}, axis: 2 * axis.size})
     return [sizes for place, sizes in enumerate(rounds) if sizes not in rounds[:place]]
 
 

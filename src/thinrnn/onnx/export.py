@@ -16,7 +16,7 @@ from thinrnn.errors import ExportError, GateError
 from thinrnn.onnx._trace.graph import Traced, trace
 from thinrnn.onnx._trace.streaming import states_of
 from thinrnn.onnx._trace.subject import Subject
-from thinrnn.onnx.check import compare
+from thinrnn.onnx.check import compare, fixed_sizes, free_output_sizes_
 from thinrnn.onnx.files import finished, write_model
 from thinrnn.onnx.runtime import OnnxFile, require_onnx
 
@@ -35,7 +35,9 @@ class Export:
         inputs: The shape of each input, by name; free axes have names such as "time" and "batch".
         outputs: The shape of each output, by name.
         states: The inputs that are states. The next value of "NAME" is the output "NAME.next".
-        checked: The sizes of the free axes at which the file was run beside the model.
+        checked: The sizes of the free axes at which the file was run beside the model. Each axis
+            was checked at two sizes at least.
+        fixed: The sizes of inputs that the file does not let you change, as in "x[2] = 40".
 
     Example:
         >>> from tempfile import mkdtemp
@@ -54,11 +56,13 @@ class Export:
     outputs: dict[str, tuple[int | str, ...]]
     states: tuple[str, ...]
     checked: tuple[dict[str, int], ...]
+    fixed: tuple[str, ...]
 
     def __str__(self) -> str:
         lines = [f"{self.path}: {self.bytes:,} bytes"]
         for what, values in (("input", self.inputs), ("output", self.outputs)):
             lines += [f"{what:<7} {name} ({_listed(shape)})" for name, shape in values.items()]
+        lines += [f"fixed   {_listed(self.fixed)}"] if self.fixed else []
         sizes = "; ".join(
             _listed(f"{name} {size}" for name, size in one.items()) for one in self.checked
         )
@@ -136,6 +140,7 @@ def export_onnx(
         output_names=[*names, *(f"{name}.next" for name in states)],
         layers=subject.calls.layers,
     )
+    free_output_sizes_(graph, subject, kept)
     graph.metadata_props.update(_described(subject, small, metadata or {}))
     return _write(graph, Path(path), subject, kept, names)
 
@@ -171,6 +176,7 @@ def _write(graph: Any, path: Path, subject: Subject, kept: list[int], names: lis
         {name: tuple(value.shape) for name, value in file.outputs.items()},
         tuple(file.states),
         tuple(found["checked"]),
+        tuple(fixed_sizes(subject)),
     )
 
 

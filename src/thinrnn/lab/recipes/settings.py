@@ -140,6 +140,9 @@ class TrainingSettings(BaseModel):
         kinds = get_args(kind) or (kind,)
         if isinstance(value, bool) and bool not in kinds:
             raise ValueError(f"{info.field_name} is {value}, but must not be true or false.")
+        parts = value if isinstance(value, list | tuple) else [value]
+        if any(isinstance(part, str) and "\0" in part for part in parts):
+            raise ValueError(f"{info.field_name} has a zero byte, which no name or text may have.")
         if isinstance(value, str):
             value = value.strip()
             if NoneType in kinds and value.lower() in ("", "none"):

@@ -27,7 +27,13 @@ LINKED = [
     *PAGES,
     *(
         ROOT / name
-        for name in ["CHANGELOG.md", "CONTRIBUTING.md", "RESULTS.md", "results/minutes.md"]
+        for name in [
+            "CHANGELOG.md",
+            "CONTRIBUTING.md",
+            "SECURITY.md",
+            "RESULTS.md",
+            "results/minutes.md",
+        ]
     ),
 ]
 HEAVY = {"phones-and-boards.md": ("litert_torch", "ai_edge_litert", "ai_edge_quantizer")}

@@ -20,6 +20,7 @@ from tools.results import (
     rows,
     step_runtimes,
     tables,
+    trust,
     voice_in_c,
 )
 from tools.results.cpu import Cpu
@@ -28,6 +29,7 @@ from tools.results.runs import Results, millions, scores_of, spread
 PLACE = re.compile(r"(<!-- ([\w ]+) -->\n).*?(<!-- end of \2 -->)", re.DOTALL)
 FILLED = (  # pages with places to fill in: <!-- NAME --> ... <!-- end of NAME -->
     "README.md",
+    "docs/trust.md",
     *(
         f"docs/how-to/{name}.md"
         for name in (
@@ -54,7 +56,7 @@ def write_pages(root: Path) -> list[Path]:
 def pages(root: Path) -> dict[Path, str]:
     """Return what the pages of a repository should contain."""
     folder = root / "results"
-    results, cpu = Results.read(folder), Cpu.read(folder)
+    results, cpu, tried = Results.read(folder), Cpu.read(folder), trust.read(folder)
     render = partial(_render, results, cpu, folder)
     found = {
         root / "RESULTS.md": render("RESULTS.md"),
@@ -70,6 +72,7 @@ def pages(root: Path) -> dict[Path, str]:
         "cpu summary": lambda: render("cpu.md"),
         "cpu batches": lambda: cpu.batches() if cpu else "",
         "cpu gains": lambda: cpu.gains() if cpu else "",
+        "trust": lambda: trust.table(tried) if tried else "",
         "cpu stream": lambda: cpu.stream() if cpu else "",
     }
     for path in (root / name for name in FILLED):

@@ -1,15 +1,21 @@
 """No text can hurt: not a model trained on it, not the terminal, not the report in a browser."""
 
+import gzip
 import json
 import shutil
+import sys
 import tracemalloc
 
 import pytest
-from attack.conftest import TINY, attempt, describe
+from attack.conftest import TINY, attempt, describe, limited
 from attack.hostile import damages
 from browser import Browser
 
+from thinrnn.errors import ThinRNNError
+from thinrnn.lab.data.corpora import digest
 from thinrnn.lab.recipes.language_model.data import Splitting, read_pieces, split_tokens
+from thinrnn.lab.recipes.squad.glove import read_glove
+from thinrnn.lab.recipes.squad.reading import read_squad
 
 MARKUP = "<script>document.title='hacked'</script><img src=x onerror=document.title='hacked'>"
 NASTY = {
@@ -74,6 +80,46 @@ def test_damaged_texts(texts, tmp_path, many, count):
         shutil.rmtree(folder)
     count("texts", len(tried))
     assert not found, describe(found)
+
+
+SQUAD = """{"data": [{"paragraphs": [{"context": "A cat sat.", "qas": [{"id": "1",
+"question": "Who sat?", "answers": [{"text": "A cat", "answer_start": 0}]}]}]}]}"""
+VECTORS = "the 0.1 0.2\ncat 0.3 -0.4\n"
+READ = {
+    "squad": (SQUAD.encode(), read_squad),
+    "glove": (VECTORS.encode(), lambda path: read_glove(path, {"cat"})),
+    "corpus": (b"text", digest),
+}
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_damaged_data_of_readers_and_corpora(kind, tmp_path, count):
+    content, read = READ[kind]
+    changes = dict(damages()) | {
+        "packed": lambda file: file.write_bytes(gzip.compress(content)),
+        "packed and cut": lambda file: file.write_bytes(gzip.compress(content)[:-9]),
+        "packed zeros": lambda file: file.write_bytes(gzip.compress(bytes(1 << 29), 1)),
+        "lists in lists": lambda file: file.write_bytes(b'{"data": ' + b"[" * 10**5),
+        "a long line": lambda file: file.write_bytes(b"x" * (1 << 22)),
+    }
+    found = []
+    for number, (what, change) in enumerate(changes.items()):
+        if (kind, what) == ("corpus", "a terabyte"):
+            continue  # whose hash takes as long as reading it
+        file = tmp_path / str(number)
+        file.write_bytes(content)
+        change(file)
+        found += [f"{what}: {fault}" for fault in limited(refused, read, file).faults()]
+    count("data", len(changes))
+    assert not found, describe(found)
+
+
+def refused(read, file):
+    try:
+        read(file)
+    except ThinRNNError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
 
 
 @pytest.mark.parametrize("level", ["word", "char"])

@@ -4,6 +4,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from thinrnn._files import open_regular
 from thinrnn.lab.command import command
 from thinrnn.lab.run.errors import InputError
 
@@ -49,7 +50,7 @@ class Corpus:
 def digest(path: Path) -> str:
     """Return the sha256 of a file."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path, InputError) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}.") from None

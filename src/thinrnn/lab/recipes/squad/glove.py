@@ -20,6 +20,8 @@ from thinrnn.lab.recipes.squad.reading import unpacked
 from thinrnn.lab.run.errors import InputError, StorageError
 from thinrnn.lab.run.files import storage
 
+MOST_LETTERS = 10**6  # of a line
+
 
 def find_glove(folder: Path, size: int | None = None) -> Path:
     """Return the GloVe file of a folder; with several, the one of the given dimension."""
@@ -72,7 +74,10 @@ def glove_size(path: Path) -> int:
 def _lines(path: Path) -> Iterator[str]:
     try:
         with unpacked(path) as file:
-            for line in io.TextIOWrapper(file, encoding="utf-8"):
+            text = io.TextIOWrapper(file, encoding="utf-8")
+            while line := text.readline(MOST_LETTERS):
+                if len(line) == MOST_LETTERS:
+                    raise InputError(f"{path} is not a GloVe file: a line has a million letters.")
                 yield line.rstrip("\n")
     except UnicodeDecodeError:
         raise InputError(f"{path} is not UTF-8 text: give GloVe's text format.") from None

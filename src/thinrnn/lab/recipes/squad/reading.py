@@ -2,7 +2,6 @@
 
 import contextlib
 import gzip
-import json
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,9 +10,10 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WrapValidator, model_validator
-from pydantic_core import PydanticOmit
+from pydantic_core import PydanticOmit, from_json
 from pydantic_core.core_schema import ValidationInfo
 
+from thinrnn._files import MOST_BYTES, open_regular
 from thinrnn.lab.run.errors import InputError
 
 
@@ -89,7 +89,12 @@ def read_squad(path: Path) -> tuple[list[Paragraph], Counter[str]]:
     problems: Counter[str] = Counter()
     try:
         with unpacked(path) as file:
-            found = SquadFile.model_validate(json.load(file), context=problems)
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise InputError(
+                f"{path} holds more than {MOST_BYTES:,} bytes: give a SQuAD v1.1 file."
+            )
+        found = SquadFile.model_validate(from_json(content), context=problems)
     except ValidationError:
         raise InputError(f"{path} is not a SQuAD file: it has no list 'data'.") from None
     except ValueError as error:
@@ -105,11 +110,9 @@ def read_squad(path: Path) -> tuple[list[Paragraph], Counter[str]]:
 def unpacked(path: Path) -> Iterator[BufferedReader | gzip.GzipFile]:
     """Open a file for reading, unpacked if it is gzipped; damage may show on the way."""
     try:
-        with open(path, "rb") as file:
+        with open_regular(path, InputError) as file:
             is_packed = file.peek(2)[:2] == b"\x1f\x8b"
             yield gzip.GzipFile(fileobj=file) if is_packed else file
-    except FileNotFoundError:
-        raise InputError(f"{path} does not exist: check the path.") from None
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise InputError(f"{path} is cut off or damaged: fetch it again.") from None
     except OSError as error:

@@ -7,6 +7,7 @@ changed(MySettings(), ["lr=5", "depth=3"])
 """
 
 import difflib
+import os
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -258,8 +259,8 @@ NO_PATHS = ("", "dense", "teacher", "pydoc")  # names with a meaning of their ow
 def full_path(value: str | tuple[str, ...]) -> str | tuple[str, ...]:
     """Return a path, or several, from the root of the file system."""
     if isinstance(value, tuple):
-        return tuple(path if path in NO_PATHS else str(Path(path).resolve()) for path in value)
-    return value if value in NO_PATHS else str(Path(value).resolve())
+        return tuple(path if path in NO_PATHS else os.path.realpath(path) for path in value)
+    return value if value in NO_PATHS else os.path.realpath(value)
 
 
 def changed(settings: S, assignments: Iterable[str]) -> S:

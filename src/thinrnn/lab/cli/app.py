@@ -59,7 +59,7 @@ def _paragraphs(docstring: str | None) -> str:
 
 for name, function, example in (
     ("demo", demo, "thinrnn demo"),
-    ("train", train, "thinrnn train lm --train a.txt --valid b.txt --set hidden=650,650"),
+    ("train", train, "thinrnn train lm --data book.txt --minutes 30 --set cell=gru"),
     ("sweep", sweep, "thinrnn sweep demo --space space.toml --trials 40 --workers 2"),
     ("list", list_all, "thinrnn list"),
     ("eval", evaluate, "thinrnn eval runs/demo"),

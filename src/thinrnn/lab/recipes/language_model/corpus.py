@@ -182,6 +182,10 @@ def texts_in(folder: Path, name: str = "") -> dict[str, str]:
     """
     if not name and folder.is_file():
         return {"train": str(folder)}
+    if not name and not folder.exists():
+        raise InputError(
+            f"{folder} does not exist: give a text file, or a folder with *train*.txt."
+        )
     if not name:
         found = find_texts(folder, ("train", "valid", "test"), needed=("train", "valid"))
         return {part: str(path) for part, path in found.items()}

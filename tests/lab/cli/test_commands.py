@@ -295,7 +295,7 @@ def bad_files(tmp_path_factory):
             "there is no setting 'hiden': did you mean 'hidden'?",
         ),
         (["train", "lm", "--train", "no.txt", "--valid", "no.txt"], "no.txt does not exist"),
-        (["train", "lm", "--config", "no.toml"], "cannot read no.toml: No such file"),
+        (["train", "lm", "--config", "no.toml"], "cannot read 'no.toml': No such file"),
         (["train", "--resume", "nowhere"], "nowhere is not a run folder"),
         (["train", "lm", "--resume", "nowhere"], "--resume takes everything from the run folder"),
         (["train", "lm", "--wrong"], "No such option"),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # pydantic is imported where a file is read, never by `import
 
     M = TypeVar("M", bound=BaseModel)
 
+R = TypeVar("R")
 Write = Callable[[Path], object]
 MOST_BYTES = 1 << 28  # of a JSON file, or of one line of metrics.jsonl
 SHOWN = 60  # characters of a wrong value
@@ -101,9 +102,11 @@ def _shown(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
 
 
-def write_safely(path: Path, write: Write) -> None:
+def write_safely(path: Path, write: Callable[[Path], R]) -> R:
     """Let `write` fill a temporary file beside `path`, then put it in place in one step."""
-    write_together({path: write})
+    found: list[R] = []
+    write_together({path: lambda temporary: found.append(write(temporary))})
+    return found[0]
 
 
 def write_together(writes: Mapping[Path, Write]) -> None:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from thinrnn import __version__
-from thinrnn._files import write_safely
 from thinrnn._gates.attach import is_attached
 from thinrnn._model.copying import copy_module
 from thinrnn._model.tree import tensors_in
@@ -23,6 +22,7 @@ from thinrnn.onnx._trace.axes import DynamicAxis, resized, varied
 from thinrnn.onnx._trace.streaming import states_of
 from thinrnn.onnx._trace.subject import Subject
 from thinrnn.onnx.check import LARGEST_DIFFERENCE
+from thinrnn.onnx.files import write_export
 from thinrnn.onnx.runtime import difference
 
 Precision = Literal["float32", "int8"]
@@ -140,40 +140,38 @@ def export_c(
         name = f"model_{name}"
     about = f"{type(small).__name__}, written by thinrnn {__version__}, {precision}."
     text = write(program, name, about, int8=int8)
-    apart = {}
 
-    def check(file: Path) -> None:
+    def check(file: Path) -> tuple[float, float]:
         file.write_text(text)
         with tempfile.TemporaryDirectory(prefix="thinrnn-c-") as folder:
             library = Path(folder) / "step.so"
             compile_shared(file, library, "-O1")
             runs = [(steps, _run(library, name, program, subject, steps)) for steps in lengths]
         wanted = {steps: _outputs(subject, steps, kept) for steps in lengths}
-        for what, expected in (("difference", wanted), ("rounding", before)):
-            apart[what] = max(_apart(expected[steps], found, steps) for steps, found in runs)
-        if not apart["difference"] <= LARGEST_DIFFERENCE:
+        apart, rounding = (
+            max(_apart(expected[steps], found, steps) for steps, found in runs)
+            for expected in (wanted, before)
+        )
+        if not apart <= LARGEST_DIFFERENCE:
             raise ExportError(
-                f"the C file differs from the model by {apart['difference']:.3g}: something "
-                "besides the recurrent layers looks across time, or the model's Python code "
-                "depends on sizes or values; nothing was written."
+                f"the C file differs from the model by {apart:.3g}: something besides the "
+                "recurrent layers looks across time, or the model's Python code depends on sizes "
+                "or values; nothing was written."
             )
+        return apart, rounding
 
-    try:
-        write_safely(path, check)
-    except OSError as error:
-        raise ExportError(f"cannot write '{path}': {error.strerror or error}.") from error
-    sizes = [{b.name: b.size for b in part} for part in (program.inputs, program.outputs)]
-    held = {state.name: state.size for state in program.states}
-    ram = 4 * (sum(held.values()) + program.placed()[1])
+    apart, rounding = write_export(path, check)
+    buffers = (program.inputs, program.outputs, program.states)
+    inputs, outputs, held = ({one.name: one.size for one in part} for part in buffers)
     return CExport(
         path=path,
         name=name,
-        difference=apart["difference"],
-        rounding=apart["rounding"],
+        difference=apart,
+        rounding=rounding,
         flash=flash(program, int8=int8),
-        ram=ram,
-        inputs=sizes[0],
-        outputs=sizes[1],
+        ram=4 * (sum(held.values()) + program.placed()[1]),
+        inputs=inputs,
+        outputs=outputs,
         states=held,
         checked=tuple(lengths),
     )

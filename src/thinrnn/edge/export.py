@@ -13,7 +13,6 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from thinrnn._files import write_safely
 from thinrnn._gates.attach import is_attached
 from thinrnn._model.copying import copy_module
 from thinrnn._model.tree import tensors_in
@@ -24,6 +23,7 @@ from thinrnn.onnx._trace.axes import resized, varied
 from thinrnn.onnx._trace.streaming import states_of
 from thinrnn.onnx._trace.subject import Subject
 from thinrnn.onnx.check import LARGEST_DIFFERENCE
+from thinrnn.onnx.files import write_export
 from thinrnn.onnx.runtime import Array, difference
 
 Precision = Literal["float32", "int8"]
@@ -139,16 +139,12 @@ def export(
     batch = next((a.size for a in subject.axes if a.name == "batch"), 1)
     zeros = [torch.zeros(1, batch, width) for width in states.values()]
     traced = Traced(subject, len(states), kept).eval()
-    made: list[float] = []
 
-    def write(temporary: Path) -> None:
+    def write(temporary: Path) -> float:
         convert(traced, (*inputs, *zeros), temporary, precision)
-        made.append(_compare(load(temporary), subject, kept, zeros, function, precision))
+        return _compare(load(temporary), subject, kept, zeros, function, precision)
 
-    try:
-        write_safely(path, write)
-    except OSError as error:
-        raise ExportError(f"cannot write '{path}': {error.strerror or error}.") from error
+    largest = write_export(path, write)
     with torch.no_grad():
         outputs = traced(*inputs, *zeros)
     names = [subject.output_names[place] for place in kept] + [f"{name}.next" for name in states]
@@ -157,7 +153,7 @@ def export(
         path=path,
         runtime=runtime,
         precision=precision,
-        difference=made[0],
+        difference=largest,
         bytes=path.stat().st_size,
         inputs=_shapes(given, [*inputs, *zeros]),
         outputs=_shapes(names, outputs),

@@ -160,22 +160,19 @@ def _described(subject: Subject, small: nn.Module, more: Mapping[str, Any]) -> d
 
 
 def _write(graph: Any, path: Path, subject: Subject, kept: list[int], names: list[str]) -> Export:
-    found: dict[str, Any] = {}
+    def check(written: Path) -> tuple[OnnxFile, float, list[dict[str, int]]]:
+        file = OnnxFile(written)
+        return file, *compare(file, subject, kept, names)
 
-    def check(file: Path) -> None:
-        found["file"] = OnnxFile(file)
-        found["difference"], found["checked"] = compare(found["file"], subject, kept, names)
-
-    write_model(finished(graph), path, check)
-    file = found["file"]
+    file, difference, checked = write_model(finished(graph), path, check)
     return Export(
         path,
-        found["difference"],
+        difference,
         path.stat().st_size,
         {name: tuple(value.shape) for name, value in file.inputs.items()},
         {name: tuple(value.shape) for name, value in file.outputs.items()},
         tuple(file.states),
-        tuple(found["checked"]),
+        tuple(checked),
         tuple(fixed_sizes(subject)),
     )
 

@@ -3,13 +3,15 @@
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from thinrnn._files import read_bytes, write_safely
 from thinrnn.errors import ExportError, FolderError, ThinRNNError
 from thinrnn.onnx._passes.biases import fold_biases_
 from thinrnn.onnx._passes.by_step import by_step_
 from thinrnn.onnx.runtime import MOST_BYTES, OnnxFile, short
+
+R = TypeVar("R")
 
 
 def read_model(path: Path) -> Any:
@@ -87,14 +89,19 @@ def finish_(model: Any) -> None:
         one()(model)
 
 
-def write_model(content: bytes, path: Path, check: Callable[[Path], object]) -> None:
-    """Write an ONNX file; if `check` raises for the new file, none is written."""
+def write_model(content: bytes, path: Path, check: Callable[[Path], R]) -> R:
+    """Write an ONNX file and return what `check` does; if it raises, no file is written."""
 
-    def write(temporary: Path) -> None:
+    def write(temporary: Path) -> R:
         temporary.write_bytes(content)
-        check(temporary)
+        return check(temporary)
 
+    return write_export(path, write)
+
+
+def write_export(path: Path, write: Callable[[Path], R]) -> R:
+    """Let `write` make a file and check it; it is put in place if nothing is raised."""
     try:
-        write_safely(path, write)
+        return write_safely(path, write)
     except OSError as error:
         raise ExportError(f"cannot write '{path}': {error.strerror or error}.") from error

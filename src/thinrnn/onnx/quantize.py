@@ -118,17 +118,16 @@ def quantize_onnx(
         model.metadata_props["quantized"] = "int8"
         content = finished(model)
     before = None if measure is None else measure(path)
-    after: float | None = None
 
-    def check(file: Path) -> None:
-        nonlocal after
+    def check(file: Path) -> float | None:
         OnnxFile(file)  # raises if the runtime does not take it
-        if measure is not None and before is not None:
-            after = measure(file)
+        after = None if measure is None else measure(file)
+        if before is not None and after is not None:
             _judge(before, after, max_loss)
+        return after
 
     bytes_before = path.stat().st_size
-    write_model(content, out, check)
+    after = write_model(content, out, check)
     return Quantized(out, weights, bytes_before, out.stat().st_size, before, after)
 
 

@@ -8,6 +8,7 @@ block right after a ```python block is exactly what that block prints.
 import contextlib
 import io
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,9 @@ def test_the_code_of_the_readme_prunes_a_model_to_its_target(
         "batches": [(x, y)] * 510,
         "criterion": lambda logits, y: nn.functional.cross_entropy(logits.mT, y),
     }
-    names = run_page(ROOT / "README.md", yours)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # Target warns if its selection is chance
+        names = run_page(ROOT / "README.md", yours)
     assert thinrnn.count(names["small"]).params <= 0.25 * full
     assert thinrnn.load_(Tagger(), "small-model")(x).shape == (6, 4, 5)
 
@@ -165,6 +168,17 @@ def test_the_reference_documents_every_public_name() -> None:
         for name in DOCUMENTED.findall(page.read_text())
     ]
     assert sorted(documented) == sorted(set(thinrnn.__all__) - {"__version__"})
+
+
+def test_the_tree_of_the_architecture_is_that_of_the_source() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    drawn = re.findall(r"^ {2,6}(\w+(?:/|\.py)) ", page, re.MULTILINE)
+    package = ROOT / "src" / "thinrnn"
+    homes = [package, package / "lab", package / "nn"]
+    folders = {f"{p.parent.name}/" for home in homes for p in home.glob("[!_]*/__init__.py")}
+    folders |= {f"{p.parent.name}/" for p in package.glob("_*/__init__.py")}
+    assert folders <= set(drawn)
+    assert [name for name in drawn if not any((home / name).exists() for home in homes)] == []
 
 
 def test_the_index_of_the_reference_names_what_each_page_documents() -> None:

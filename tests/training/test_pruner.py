@@ -159,9 +159,9 @@ def test_a_copy_of_the_model_has_no_pruner(plan: thinrnn.Plan) -> None:
 
 
 def test_what_cannot_work_is_refused(plan: thinrnn.Plan) -> None:
-    with pytest.raises(TargetError, match="either target="):
+    with pytest.raises(TargetError, match="one of target"):
         thinrnn.Pruner(Tagger())
-    with pytest.raises(TargetError, match="either target="):
+    with pytest.raises(TargetError, match="one of target"):
         thinrnn.Pruner(Tagger(), target={"params": 0.1}, l0=1e-3)
     with pytest.raises(GateError, match="gates already"):
         thinrnn.Pruner(thinrnn.attach_(Tagger(), plan), l0=1e-3)

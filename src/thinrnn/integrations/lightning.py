@@ -81,7 +81,8 @@ class NeuronSelection(Callback):  # type: ignore[misc]
         """Remove closed neurons, and log what is left."""
         self._pruner().end_epoch()
         numbers = self._pruner().numbers()
-        pl_module.log_dict({f"thinrnn/{name}": float(n) for name, n in numbers.items()})
+        named = {f"thinrnn/{name}": float(n) for name, n in numbers.items()}
+        pl_module.log_dict(named, sync_dist=True)  # equal in all processes
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Make the model small and plain."""

@@ -145,6 +145,7 @@ def settings(options: argparse.Namespace) -> LanguageModelSettings:
 
 def main() -> None:
     arguments = parser(__doc__, "several-sizes-demo.json")
+    arguments.set_defaults(out=Path("results/sizes/several-sizes-demo.json"))
     arguments.add_argument("--data", type=Path, help="folder with *train*.txt, *valid*.txt ...")
     arguments.add_argument("--device", default="cpu")
     arguments.add_argument("--workers", type=int, default=1, help="trainings at a time")

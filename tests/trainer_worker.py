@@ -36,9 +36,10 @@ def lightning() -> nn.Module:
             out: Tensor = self.head(self.rnn(self.embedding(x))[0])
             return out
 
+        def on_train_epoch_start(self) -> None:
+            torch.manual_seed(self.current_epoch)  # Lightning seeds several processes once more
+
         def training_step(self, batch: Any, index: int) -> Tensor:
-            if index == 0:  # Lightning seeds several processes once more
-                torch.manual_seed(self.current_epoch)
             x, y = batch
             return nn.functional.cross_entropy(self(x).flatten(0, 1), y.flatten())
 

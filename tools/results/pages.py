@@ -4,6 +4,7 @@ The text of the pages is in templates/; every figure in them comes from a file.
 """
 
 import re
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from tools.results import (
     rows,
     step_runtimes,
     tables,
+    trainers,
     trust,
     voice_in_c,
 )
@@ -34,7 +36,7 @@ FILLED = (  # pages with places to fill in: <!-- NAME --> ... <!-- end of NAME -
         f"docs/how-to/{name}.md"
         for name in (
             *("which-size-for-my-cpu", "int8", "streaming", "recurrent-highway"),
-            *("phones-and-boards", "plain-c"),
+            *("phones-and-boards", "plain-c", "trainers", "distributed", "several-sizes"),
         )
     ),
 )
@@ -63,7 +65,7 @@ def pages(root: Path) -> dict[Path, str]:
         folder / MINUTES: render("minutes.md"),
         folder / CURVE: curve.svg(results),
     }
-    places = {
+    places: dict[str, Callable[[], str]] = {
         "results": lambda: render("headlines.md"),
         "highway step": lambda: render("highway_step.md"),
         "highway runs": lambda: render("highway_runs.md"),
@@ -74,6 +76,7 @@ def pages(root: Path) -> dict[Path, str]:
         "cpu gains": lambda: cpu.gains() if cpu else "",
         "trust": lambda: trust.table(tried) if tried else "",
         "cpu stream": lambda: cpu.stream() if cpu else "",
+        **{name: partial(trainers.table, folder, name) for name in trainers.TABLES},
     }
     for path in (root / name for name in FILLED):
         if path.exists():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from thinrnn.lab.recipes.language_model.choose import usual_lr
 from tools.results import robustness
 
 
@@ -12,6 +13,7 @@ def found():
 
     models = {"dense": model(0.8, 0.5), "small": {"ratio": 1.2}, "control": model(0.9, 1.25)}
     shape = {"cell": "gru", "width": 64, "tied": False, "seed": 1, "epochs": 3, "tokens": 5000}
+    shape["settings"] = {"lr": usual_lr("adam", "gru", 64)}
     return {"runs": [{"device": "cpu", "corpus": "novel", **shape, "models": models}]}
 
 
@@ -20,6 +22,11 @@ def test_ratios_above_one_stand_out(found):
     cells = [cell.strip() for cell in row.strip("|").split("|")]
     assert cells[:4] == ["cpu", "novel", "GRU 64, untied, seed 1", "3 x 5,000"]
     assert cells[4:] == ["0.80", "**1.20**", "0.90", "2.00", "0.80"]
+
+
+def test_runs_at_another_rate_are_marked(found):
+    found["runs"][0]["settings"]["lr"] *= 3
+    assert "seed 1* |" in robustness.table(found)
 
 
 def test_models_above_one_and_slow_ones_are_counted(found):

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from thinrnn.lab.recipes.language_model.choose import usual_lr
 from tools.results.tables import markdown
 
 FILE = "speed/robustness.json"
@@ -23,6 +24,7 @@ def table(found: dict[str, Any]) -> str:
     for run in sorted(found["runs"], key=_order):
         tied = "tied" if run["tied"] else "untied"
         what = f"{run['cell'].upper()} {run['width']}, {tied}, seed {run['seed']}"
+        what += "*" * has_another_rate(run)
         ratios = [_ratio(run["models"][kind]["ratio"]) for kind in KINDS]
         speeds = [f"{speed:.2f}" for speed in speeds_of(run)]
         passes = f"{run['epochs']} x {run['tokens']:,}"
@@ -34,6 +36,16 @@ def table(found: dict[str, Any]) -> str:
 def speeds_of(run: dict[str, Any]) -> list[float]:
     """Return tokens per second over those of a bare loop, of the dense model and the control."""
     return [1 / run["models"][kind]["step"]["ratio"] for kind in ("dense", "control")]
+
+
+def has_another_rate(run: dict[str, Any]) -> bool:
+    """Return whether the tool would choose another learning rate today."""
+    return bool(run["settings"]["lr"] != usual_lr("adam", run["cell"], run["width"]))
+
+
+def any_other_rate(found: dict[str, Any]) -> bool:
+    """Return whether there is such a run."""
+    return any(map(has_another_rate, found["runs"]))
 
 
 def above(found: dict[str, Any]) -> tuple[int, int]:

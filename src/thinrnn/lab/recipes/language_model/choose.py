@@ -38,7 +38,7 @@ MOST_EPOCHS = 20
 ALL_PHASES = {"dense": 1.0, "gated": 1.1, "control": 0.5}  # their time, in that of dense
 OTHER_SECONDS = 15.0  # reading, timing, the report
 # The rate of Adam times the square root of the width; the rates of SGD.
-ADAM = {"lstm": 0.07, "gru": 0.05, "rnn": 0.015, "rhn": 0.04}
+ADAM = {"lstm": 0.07, "gru": 0.05, "rnn": 0.05, "rhn": 0.04}
 SGD = {"lstm": 20.0, "gru": 8.0, "rnn": 2.0, "rhn": 7.0}
 GATE_RATE = 2.2  # over the square root of the steps
 
@@ -191,18 +191,22 @@ def choose_training(choices: Choices, tokens: int) -> Choices:
     settings = choices.settings
     steps = max(1, settings.epochs * tokens // (settings.batch * settings.bptt))
     width, is_adam = max(settings.hidden), settings.optimizer == "adam"
-    lr = ADAM[settings.cell] / math.sqrt(width) if is_adam else SGD[settings.cell]
-    reason = f"{settings.optimizer}, {settings.cell}"
     if choices.leaves_open("lr"):
-        width_of_lr = width if is_adam else 0
-        choices = choices.choose(f"{reason}, width {width}" if is_adam else reason, lr=_round(lr))
-        choices = choices.choose("the control has its own rate", lr_width=width_of_lr)
+        reason = f"{settings.optimizer}, {settings.cell}" + f", width {width}" * is_adam
+        lr = usual_lr(settings.optimizer, settings.cell, width)
+        choices = choices.choose(reason, lr=lr)
+        choices = choices.choose("the control has its own rate", lr_width=width if is_adam else 0)
     choices = choices.choose(f"a twentieth of {steps:,} steps", warmup=min(1000, steps // 20))
     gate_lr = _round(min(0.1, max(0.005, GATE_RATE / math.sqrt(steps))))
     choices = choices.choose(f"{steps:,} steps", gate_lr=gate_lr)
     choices = choices.choose(f"{settings.epochs} passes", dropout=usual_dropout(settings.epochs))
     choices = choices.choose("start as the unigram model", init_bias="frequency")
     return choices.choose("by width", init_range="width")
+
+
+def usual_lr(optimizer: str, cell: str, width: int) -> float:
+    """Return the learning rate of an optimizer for layers of a width."""
+    return _round(ADAM[cell] / math.sqrt(width) if optimizer == "adam" else SGD[cell])
 
 
 def usual_dropout(epochs: int) -> float:

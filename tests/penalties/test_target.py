@@ -21,10 +21,11 @@ WORDS, SIZES = 30, (20, 24, 16)
 class Forecaster(nn.Module):
     """Raw features in front, two directions, a projection."""
 
-    def __init__(self) -> None:
+    def __init__(self, rnn: nn.LSTM | None = None) -> None:
         super().__init__()
-        self.rnn = nn.LSTM(12, 14, num_layers=2, bidirectional=True, proj_size=8)
-        self.head = nn.Linear(16, 2)
+        self.rnn = rnn or nn.LSTM(12, 14, num_layers=2, bidirectional=True, proj_size=8)
+        width = self.rnn.proj_size or self.rnn.hidden_size
+        self.head = nn.Linear(width * (1 + self.rnn.bidirectional), 2)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.rnn(x)[0])
@@ -42,6 +43,30 @@ FORECASTER_PLAN = thinrnn.find_groups(Forecaster(), torch.randn(3, 2, 12))
 def forecaster(seed: int = 0) -> nn.Module:
     torch.manual_seed(seed)
     return thinrnn.attach_(Forecaster(), FORECASTER_PLAN)
+
+
+@pytest.mark.parametrize("what", ["params", "macs"])
+@pytest.mark.parametrize("goal", [0.15, 0.4, 0.7])
+@pytest.mark.parametrize(
+    "options", [{}, {"bidirectional": True}, {"proj_size": 8}], ids=["plain", "both", "projected"]
+)
+def test_layers_end_with_equal_sizes(what: str, goal: float, options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    model, x = Forecaster(nn.LSTM(12, 24, num_layers=3, **options)), torch.randn(5, 2, 12)
+    thinrnn.attach_(model, thinrnn.find_groups(model, x))
+    for gate in thinrnn.gates(model).values():
+        gate.log_alpha = gate.log_alpha + torch.randn(gate.size)
+    target = thinrnn.Target(model, steps=10, equal=True, **{what: goal})
+    assert_equal_layers(thinrnn.compact(model, target=target).rnn)  # before it has settled
+    for _ in range(10):
+        target.step()
+    small = thinrnn.compact(model)
+    assert_equal_layers(small.rnn)
+    assert 0.8 * target.limit[what] <= size_of(small, what) <= target.limit[what]
+
+
+def assert_equal_layers(rnn: nn.Module) -> None:
+    assert type(rnn) is nn.LSTM, f"{rnn} has layers of unequal sizes"
 
 
 MODELS = st.sampled_from([language_model, forecaster])

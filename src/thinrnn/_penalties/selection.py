@@ -1,7 +1,8 @@
 """Which neurons stay within a limit: those worth most in their group for what they cost."""
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -9,10 +10,13 @@ from torch import Tensor
 from thinrnn._gates.sizes import Sizes
 from thinrnn._penalties.limits import Limits
 from thinrnn.errors import TargetError
+from thinrnn.plan import Plan
 
 THRIFT = 0.5  # how much the cost of a neuron counts against its rank in its group
 COST_MIXES = 8  # with two limits: ways to weigh the two costs of a neuron that are tried
 ENOUGH = 0.99  # of both limits
+REMOVED = -1e9  # the score of neurons that are gone
+READS_LAYER = re.compile(r"(?P<module>.*?)\.?(?P<kind>weight_h[hr])_l\d+(_reverse)?$")
 FILL = 200  # neurons that are tried for what is left of the limit
 
 Masks = dict[str, Tensor]  # group -> True for each neuron that stays
@@ -25,11 +29,12 @@ def select_by_worth(
     *,
     present: Mapping[str, Tensor],
     last: Mapping[str, Tensor],
+    equal: Sequence[Sequence[str]] = (),
 ) -> Masks:
     """Return which neurons stay: only some of those that are present, those in `last` after others.
 
     With two limits, the costs of a neuron are weighed so that both limits are used up, as far as
-    they can be.
+    they can be. The groups in each entry of `equal` keep as many neurons as one another.
     """
     first, *others = limits
     low, high, most_used = 0.0, 1.0, -1.0
@@ -41,8 +46,12 @@ def select_by_worth(
             score[last.get(name, [])] -= 1e6
             is_removed = torch.ones(len(score), dtype=torch.bool)
             is_removed[present[name]] = False
-            score[is_removed] = -1e9
+            score[is_removed] = REMOVED
+        for groups in equal:
+            _rank_together(scores, groups)
         found = select_neurons(sizes, scores, limits)
+        if equal:
+            found = _equalized(sizes, scores, found, limits, equal)
         counted = {name: mask.double() for name, mask in found.items()}
         used = {what: float(sizes.total(counted, what)) / most for what, most in limits.items()}
         if min(used.values()) > most_used:
@@ -52,6 +61,72 @@ def select_by_worth(
         # the limit that is reached decides what is closed: its cost has to count for more
         low, high = (mix, high) if used[first] == max(used.values()) else (low, mix)
     return best
+
+
+def equal_sets(plan: Plan) -> list[list[str]]:
+    """Return the groups that are layers and directions of one recurrent module, or their cells."""
+    sets: dict[tuple[str, str], list[str]] = {}
+    for group in plan.groups:
+        for s in group.slices:
+            found = READS_LAYER.match(s.parameter)
+            if found and s.dim == 1:
+                names = sets.setdefault((found["module"], found["kind"]), [])
+                names += [] if group.name in names else [group.name]
+    return [names for names in sets.values() if len(names) > 1]
+
+
+def _rank_together(scores: dict[str, Tensor], groups: Sequence[str]) -> None:
+    """Give the best neurons of all groups the same score, and the second best, and so on."""
+    orders = [scores[name].argsort(descending=True, stable=True) for name in groups]
+    count = min(map(len, orders))
+    ranked = [scores[name][order[:count]] for name, order in zip(groups, orders, strict=True)]
+    together = torch.stack(ranked).mean(0)
+    for name, order in zip(groups, orders, strict=True):
+        scores[name][order[:count]] = together
+        scores[name][order[count:]] = REMOVED
+
+
+def _equalized(
+    sizes: Sizes,
+    scores: Mapping[str, Tensor],
+    found: Masks,
+    limits: Limits,
+    equal: Sequence[Sequence[str]],
+) -> Masks:
+    """Return a selection with as many neurons in all groups of a set, and the rest filled up."""
+
+    def fits(masks: Masks) -> bool:
+        row = torch.cat([masks[name] for name in sizes.groups]).double()
+        return bool(_fits(sizes, sizes.lengths(row), limits))
+
+    def best(groups: Sequence[str], count: int) -> Masks:
+        masks = {}
+        for name in groups:
+            order = scores[name].argsort(descending=True, stable=True)
+            masks[name] = torch.zeros(len(order), dtype=torch.bool).index_fill_(0, order[:count], 1)
+        return masks
+
+    counts = [min(int(found[name].sum()) for name in groups) for groups in equal]
+    for groups, count in zip(equal, counts, strict=True):
+        found = found | best(groups, count)
+    for groups, count in zip(equal, counts, strict=True):
+        most = min(int((scores[name] > REMOVED / 2).sum()) for name in groups)
+        while count < most and fits(found | best(groups, count + 1)):
+            count += 1
+            found = found | best(groups, count)
+    fixed = {name for groups in equal for name in groups}
+    closed = [
+        (float(scores[name][neuron]), name, int(neuron))
+        for name in sizes.groups
+        if name not in fixed
+        for neuron in (~found[name] & (scores[name] > REMOVED / 2)).nonzero()
+    ]
+    for _, name, neuron in sorted(closed, reverse=True)[:FILL]:
+        more = found[name].clone()
+        more[neuron] = True
+        if fits(found | {name: more}):
+            found = found | {name: more}
+    return found
 
 
 def _scores(worth: Mapping[str, Tensor], costs: dict[str, Tensor]) -> dict[str, Tensor]:

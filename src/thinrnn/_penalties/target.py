@@ -22,7 +22,7 @@ from thinrnn._gates.attached import Attached
 from thinrnn._gates.sizes import What
 from thinrnn._penalties.group_lasso import norms
 from thinrnn._penalties.limits import Limits, Size, absolute, listed, read_limits, read_milliseconds
-from thinrnn._penalties.selection import Masks, select_by_worth
+from thinrnn._penalties.selection import Masks, equal_sets, select_by_worth
 from thinrnn.errors import TargetError
 
 WARM_UP = 0.1  # part of the steps in which nothing closes: gates learn what they are worth
@@ -73,6 +73,8 @@ class Target:
         latency: The time of a call to end with, as in "2 ms" or "350 us". It needs `on`.
         on: Where that time is measured, a `Latency`.
         steps: Calls of `step()` after which the limit is reached.
+        equal: Keep as many neurons in all layers and directions of a recurrent module, so that
+            `compact` returns a plain `nn.LSTM`, `nn.GRU` or `nn.RNN` instead of an `RNNStack`.
         score: What ranks the neurons of a group: "gates", the learned ones; or, as controls with
             the same schedule and the same random gates, "random", an order drawn once, and
             "magnitude", the norm of a neuron's weights. In both controls the gates stop learning at
@@ -121,6 +123,7 @@ class Target:
         latency: str | None = None,
         on: Times | None = None,
         steps: int = 1000,
+        equal: bool = False,
         score: Score = "gates",
         start: Mapping[str, Tensor] | None = None,
     ) -> None:
@@ -143,6 +146,7 @@ class Target:
         last = {what: sizes[-1] for what, sizes in given.items() if sizes}
         self.full, self.goal = read_limits(self.sizes, latency=milliseconds, **last)
         self.steps = steps
+        self._equal = equal_sets(self.gated.first_plan) if equal else []
         self._sizes = self._places(given)  # step -> the size reached there, as given and in limits
         self.score = score
         self.steps_done = 0
@@ -356,5 +360,6 @@ class Target:
             limit,
             present=present,
             last=closed if open_first else {},
+            equal=self._equal,
         )
         return {name: mask[present[name]] for name, mask in chosen.items()}

@@ -1,5 +1,6 @@
 """verify: equal models pass, others are refused with the place where they part."""
 
+import warnings
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from torch import Tensor, nn
 import thinrnn
 from thinrnn import Group, Plan, Slice
 from thinrnn.errors import HardCodedSizeError, VerifyError
+from thinrnn.timing import Clock
 
 
 class Stack(nn.Module):
@@ -215,3 +217,23 @@ def test_not_a_number_is_equal_to_itself_only() -> None:
         small.out.bias[0] = float("nan")
     with pytest.raises(VerifyError):
         thinrnn.verify(gated, small, torch.randn(4, 6, 5, dtype=torch.float64))
+
+
+def test_a_small_model_that_is_not_faster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = nn.Sequential(nn.LSTM(6, 8)), torch.randn(3, 2, 6)
+    thinrnn.attach_(model, thinrnn.find_groups(model, x))
+    small = thinrnn.compact(model)
+    found = {"dense": 1.0, "small": 0.5}
+    monkeypatch.setattr(Clock, "round", lambda clock: found)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        thinrnn.verify(model, small, x, speed=True)
+    found["small"] = 1.5
+    with pytest.warns(UserWarning, match=r"not faster here: 1.5 ms .* and 1 ms .*export"):
+        thinrnn.verify(model, small, x, speed=True)
+    monkeypatch.undo()
+    wide = nn.Sequential(nn.LSTM(6, 8))
+    thinrnn.attach_(wide, thinrnn.find_groups(wide, x))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert thinrnn.verify(wide, thinrnn.compact(wide), x, speed=True) < 1e-5

@@ -24,6 +24,7 @@ from thinrnn._model.tree import (
 from thinrnn._surgery.compact import Limit
 from thinrnn._surgery.full_width_inputs import kept_in_space, kept_in_state
 from thinrnn._surgery.provenance import Record
+from thinrnn._surgery.speed import warn_unless_faster
 from thinrnn.errors import HardCodedSizeError, VerifyError
 from thinrnn.nn.rnn_stack import RNNStack
 from thinrnn.plan import Plan, State
@@ -39,6 +40,7 @@ def verify(
     *,
     target: Limit | None = None,
     tolerance: float | None = None,
+    speed: bool = False,
 ) -> float:
     """Run both models in eval on an example, and return the largest difference of their outputs.
 
@@ -53,6 +55,8 @@ def verify(
         tolerance: The largest difference to accept, relative to the size of the outputs. By
             default 1e-10 for a model in float64, 1e-5 in float32, where folding a gate into a
             weight rounds the weight, and 3e-2 in 16 bits.
+        speed: Also time the small model beside the gated one without its gates, and warn if it is
+            not faster: small layers may take no longer than the calls around them.
 
     Returns:
         The largest absolute difference.
@@ -87,6 +91,8 @@ def verify(
         found = fresh_copy(gated, call_arguments(example), use)[2]
     if found.problem:
         raise VerifyError(found.problem)
+    if speed:
+        warn_unless_faster(gated, small, call_arguments(example))
     return found.worst
 
 

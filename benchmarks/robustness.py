@@ -104,6 +104,7 @@ def cpu_grid() -> list[Run]:
         ("python-documentation", "lstm", 200, True, 0, 8),
         ("python-documentation", "lstm", 200, True, 1, 8),
         ("python-documentation", "gru", 64, False, 0, 12),
+        ("python-documentation", "rnn", 200, True, 0, 6),
         ("python-documentation", "rnn", 650, True, 1, 4),
         ("python-documentation", "rnn", 1500, False, 0, 3),
         ("docstrings", "rhn", 64, True, 0, 6),
@@ -253,7 +254,11 @@ def run_grid(options: argparse.Namespace) -> None:
 def collect(options: argparse.Namespace) -> None:
     """Write one file with all runs, and print what the 5-gram model is better than."""
     runs = [json.loads(path.read_bytes()) for path in sorted(options.parts.glob("*.json"))]
-    environments = {run["device"]: run.pop("environment") for run in runs}
+    environments = {}
+    for run in runs:
+        found = run.pop("environment")
+        run["machine"] = found.get("gpu", f"{found['processor']}, {found['cores']} cores")
+        environments[run["machine"]] = found
     ratios = [model["ratio"] for run in runs for model in run["models"].values()]
     speeds = [1 / m["step"]["ratio"] for run in runs for m in run["models"].values() if "step" in m]
     above = [
@@ -268,8 +273,8 @@ def collect(options: argparse.Namespace) -> None:
     what = "test perplexity of the tool's models over that of a 5-gram model"
     there = {path.stem for path in options.parts.glob("*.json")}
     missing = [run.name for run in (*cuda_grid(), *cpu_grid()) if run.name not in there]
-    found = {"runs": runs, "above_one": above, "missing": missing}
-    write_record(what, options, machine=environments, **found)
+    grid = {"runs": runs, "above_one": above, "missing": missing}
+    write_record(what, options, machine=environments, **grid)
 
 
 def main() -> None:

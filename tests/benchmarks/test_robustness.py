@@ -38,4 +38,6 @@ def test_a_run_is_measured_once_and_collected(tmp_path, monkeypatch, capsys):
     record = json.loads(out.read_text())
     assert "1 runs" in capsys.readouterr().out
     assert set(record["runs"][0]["models"]) == {"dense", "small", "control"}
-    assert record["environment"]["cpu"]["processor"] and "above_one" in record
+    machine = record["environment"][record["runs"][0]["machine"]]
+    assert machine["processor"] and "above_one" in record
+    assert run.name not in record["missing"] and len(record["missing"]) > 30

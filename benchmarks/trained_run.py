@@ -16,6 +16,7 @@ from thinrnn._model.copying import copy_module
 from thinrnn._model.tree import map_tensors
 from thinrnn.lab import recipes
 from thinrnn.lab.recipes.optimizer import make_optimizer
+from thinrnn.lab.recipes.phase import start_with_
 from thinrnn.lab.recipes.settings import changed
 from thinrnn.lab.run import RunFolder
 from thinrnn.lab.run.progress import Silent
@@ -43,12 +44,12 @@ class TrainedRun:
         self.data = self.recipe.load_data(self.settings, progress)
         self.batches = self.recipe.batches(self.settings, self.data, "dense", device, run, progress)
         self.epoch, _ = self.recipe.steps(self.settings, self.data, "dense")
-        model, self.plan, found = self.recipe.calibrate(
-            run.path / "dense", None, config=run.config, calls=calls, progress=progress
-        )
+        model = self.recipe.build(self.settings, self.data)
+        start_with_(model, self.recipe.trained(run.path / "dense", self.data))
+        self.plan = self.recipe.find_plan(self.settings, model)
         self.recipe.set_dropout_(self.settings, model, "dense", 0.0)
         self.model = model.to(device)
-        self.calls = map_tensors(list(found), lambda x: x.to(device))
+        self.calls = map_tensors(list(self.recipe.calls(self.data, calls)), lambda x: x.to(device))
         self.calibration = Calibration(self.model, self.calls, plan=self.plan)
         self.metric, self.better = next(iter(self.recipe.metrics.items()))
         self.device, self.full = device, self.macs(self.model)

@@ -159,6 +159,9 @@ class Recipe(Protocol[S, D]):
         The data is that of a folder or, without one, that of the run.
         """
 
+    def calls(self, data: D, count: int) -> Sequence[Any]:
+        """Return calls with training data that has been loaded, to calibrate on."""
+
     def export(
         self,
         folder: Path,

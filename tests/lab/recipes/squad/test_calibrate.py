@@ -4,6 +4,7 @@ import json
 
 import torch
 
+from benchmarks.trained_run import TrainedRun
 from thinrnn.lab.recipes.squad.recipe import RECIPE
 from thinrnn.lab.run.progress import Silent
 
@@ -30,3 +31,11 @@ def test_a_reader_is_pruned_and_still_answers(finished, data, tmp_path, call):
     code, printed, err = call("eval", out, "--data", data, "--json")
     assert code == 0, err
     assert json.loads(printed)["f1"] == result["after"]["f1"]
+
+
+def test_benchmarks_measure_and_prune_the_reader_of_a_run(finished, known_plan):
+    run = TrainedRun(finished.path, calls=4, changes=[])
+    assert run.measure(run.model) == finished.summary("dense")["f1"]
+    small = run.calibration.prune(macs=0.9)
+    assert run.macs(small) <= 0.9 * run.full
+    assert 0 <= run.measure(run.train_(small, 2)) <= 100

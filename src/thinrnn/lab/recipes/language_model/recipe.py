@@ -13,7 +13,7 @@ from thinrnn.lab.device.arithmetic import arithmetic
 from thinrnn.lab.device.padded import Padded
 from thinrnn.lab.recipes.choice import Choice
 from thinrnn.lab.recipes.language_model import corpus, export
-from thinrnn.lab.recipes.language_model.calibrate import calibrate
+from thinrnn.lab.recipes.language_model.calibrate import calibrate, spread
 from thinrnn.lab.recipes.language_model.choose import choose
 from thinrnn.lab.recipes.language_model.corpus import Text, load_text
 from thinrnn.lab.recipes.language_model.data import EOS, streams
@@ -183,6 +183,10 @@ class LanguageModelRecipe:
     export_c = staticmethod(export.export_c_model)
     export_edge = staticmethod(export.export_edge_model)
     calibrate = staticmethod(calibrate)
+
+    def calls(self, data: Text, count: int) -> list[Tensor]:
+        return spread(data.train, count)
+
     export = staticmethod(export.export_model)
     texts_in = staticmethod(corpus.texts_in)
     find_texts = staticmethod(corpus.find_texts)

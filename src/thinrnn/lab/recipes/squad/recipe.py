@@ -12,8 +12,8 @@ from thinrnn.lab.device.arithmetic import arithmetic
 from thinrnn.lab.recipes.choice import Choice
 from thinrnn.lab.recipes.squad import prepare
 from thinrnn.lab.recipes.squad.answering import answer, glove_for
-from thinrnn.lab.recipes.squad.batches import Batches, shuffled, usable
-from thinrnn.lab.recipes.squad.calibrate import calibrate
+from thinrnn.lab.recipes.squad.batches import Batches, Inputs, shuffled, usable
+from thinrnn.lab.recipes.squad.calibrate import calibrate, calls_of
 from thinrnn.lab.recipes.squad.evaluate import span_loss, spans
 from thinrnn.lab.recipes.squad.export import export_model
 from thinrnn.lab.recipes.squad.load import load_model, save_model, score_model, sizes
@@ -195,6 +195,10 @@ class SquadRecipe:
     sizes = staticmethod(sizes)
     score = staticmethod(score_model)
     calibrate = staticmethod(calibrate)
+
+    def calls(self, data: Prepared, count: int) -> list[Inputs]:
+        return calls_of(data.train, data.tables, count)
+
     export = staticmethod(export_model)
     glove_for = staticmethod(glove_for)
     answer = staticmethod(answer)

@@ -42,6 +42,9 @@ from thinrnn._surgery.verify import verify as verify
 from thinrnn._training.pruner import Pruner as Pruner
 from thinrnn.c.export import CExport as CExport
 from thinrnn.c.export import export_c as export_c
+from thinrnn.edge.executorch import export_executorch as export_executorch
+from thinrnn.edge.export import EdgeExport as EdgeExport
+from thinrnn.edge.litert import export_litert as export_litert
 from thinrnn.errors import CalibrationError as CalibrationError
 from thinrnn.errors import ExampleError as ExampleError
 from thinrnn.errors import ExportError as ExportError

@@ -2,10 +2,12 @@
 
     python -m benchmarks.scaling                            the dense model of the demo, here
     python -m benchmarks.scaling --processes 1 2 4 8 --set batch=256 --set device=cuda
+    python -m benchmarks.scaling --run 16=/shared/runs/a    with a run that a cluster has made
 
-Each process has one thread, so two of them need two free cores. Seconds of a step are those between
-the first and the last line of the log, over the steps in between. Efficiency is the time of one
-process over the time of n, divided by n: 1.0 where each process adds its whole speed.
+Each process has one thread, so two of them need two free cores; `load` says how many processes
+wanted one before it began. Seconds of a step are those between the first and the last line of the
+log, over the steps in between. Efficiency is the time of one process over the time of n, divided by
+n: 1.0 where each process adds its whole speed.
 """
 
 import os
@@ -37,9 +39,17 @@ def seconds_of_a_step(processes: int, preset: str, changes: list[str], run: Path
             env={**os.environ, "OMP_NUM_THREADS": "1"},
             check=False,
         )
-    steps = [event for event in read_metrics(run / "metrics.jsonl") if event["event"] == "step"]
-    if len(steps) < 2:
+    if ended.returncode:
         raise SystemExit(f"exit code {ended.returncode}: {log.read_text()[-2000:]}")
+    return seconds_in(run)
+
+
+def seconds_in(run: Path) -> float:
+    """Return how long a step of the first phase of a run took."""
+    events = [event for event in read_metrics(run / "metrics.jsonl") if event["event"] == "step"]
+    steps = [event for event in events if event["phase"] == events[0]["phase"]]
+    if len(steps) < 2:
+        raise SystemExit(f"{run} has too few steps in its log: set log_every=20")
     first, last = steps[0], steps[-1]
     return float(last["seconds"] - first["seconds"]) / (last["step"] - first["step"])
 
@@ -50,13 +60,23 @@ def main() -> None:
     arguments.add_argument("--preset", default="demo")
     arguments.add_argument("--rounds", type=int, default=3, help="the fastest counts")
     arguments.add_argument("--set", action="append", default=[], help="as of thinrnn train")
+    arguments.add_argument(
+        "--run",
+        action="append",
+        default=[],
+        metavar="N=RUN",
+        help="a run in N processes",
+    )
     options = arguments.parse_args()
+    load = round(os.getloadavg()[0], 1)
     times: dict[int, list[float]] = {count: [] for count in options.processes}
     with tempfile.TemporaryDirectory() as folder:
         for number in range(options.rounds):
             for count, found in times.items():  # in turn, so that a noisy minute hits all
                 run = Path(folder) / f"{count}-{number}"
                 found.append(seconds_of_a_step(count, options.preset, options.set, run))
+    for count, _, run in (given.partition("=") for given in options.run):
+        times.setdefault(int(count), []).append(seconds_in(Path(run)))
     fewest = min(times)
     alone = min(times[fewest])
     rows: dict[str, Any] = {}
@@ -71,7 +91,9 @@ def main() -> None:
         }
         print(f"{count:>3} processes  {1000 * best:8.2f} ms/step  efficiency {efficiency:.2f}")
     device = "cuda" if "device=cuda" in options.set and torch.cuda.is_available() else "cpu"
-    write_record("training steps by number of processes", options, device=device, processes=rows)
+    write_record(
+        "training steps by number of processes", options, device=device, load=load, processes=rows
+    )
 
 
 if __name__ == "__main__":

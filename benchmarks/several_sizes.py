@@ -9,8 +9,9 @@
                      ╰ finish ╰ finish ╰ finish
     dense ── gates ── finish as long as all three    a training for one size
 
-All begin with the same dense model, and all take the same number of steps: --dense, --gated, and
---finish for each size. The learning rate is constant up to the finish, which takes it down to 0.
+All begin with the same trained dense model, and all take the same number of steps: --dense,
+--gated, and --finish for each size. The learning rate comes down to a part of it (--low) while the
+dense model is trained, stays there while gates close, and comes down to 0 in the finish.
 Perplexities are those of the last weights.
 """
 
@@ -54,7 +55,7 @@ class Training:
         self.optimizer = torch.optim.Adam(groups, lr=options.lr)
         self.place, self.state = 0, None
 
-    def step(self, factor: float = 1.0) -> None:
+    def step(self, factor: float) -> None:
         """Train on the next window with a part of the learning rate."""
         window = self.text[self.place : self.place + self.options.bptt + 1].long()
         out, state = self.model(window[:-1], self.state)
@@ -76,7 +77,7 @@ class Training:
     def finish(self, steps: int) -> None:
         """Take the learning rate down to 0."""
         for step in range(steps):
-            self.step(1 - step / steps)
+            self.step(self.options.low * (1 - step / steps))
 
 
 def dense_model(options: argparse.Namespace, text: Text, seed: int) -> LanguageModel:
@@ -92,7 +93,8 @@ def dense_model(options: argparse.Namespace, text: Text, seed: int) -> LanguageM
     ).to(options.device)
     training = Training(options, text, model)
     for step in range(options.dense):
-        training.step(min(1.0, (step + 1) / WARM_UP))
+        falling = 1 - (1 - options.low) * step / options.dense
+        training.step(min(falling, (step + 1) / WARM_UP))
     return model
 
 
@@ -107,7 +109,7 @@ def prune(
     small: dict[str, nn.Module] = {}
     found = {}
     while not target.is_settled:
-        training.step()
+        training.step(options.low)
         target.step()
         if target.reached:
             small[str(target.reached)] = thinrnn.compact(model)
@@ -151,14 +153,15 @@ def main() -> None:
     arguments.add_argument("--workers", type=int, default=1, help="trainings at a time")
     arguments.add_argument("--sizes", type=float, nargs="+", default=[0.5, 0.25, 0.1])
     arguments.add_argument("--seeds", type=int, nargs="+", default=[1])
-    arguments.add_argument("--width", type=int, default=128, help="of embedding and both layers")
+    arguments.add_argument("--width", type=int, default=64, help="of embedding and both layers")
     arguments.add_argument("--batch", type=int, default=24)
     arguments.add_argument("--bptt", type=int, default=20)
     arguments.add_argument("--dropout", type=float, default=0.3)
     arguments.add_argument("--lr", type=float, default=4e-3)
-    arguments.add_argument("--dense", type=int, default=1200, help="steps")
-    arguments.add_argument("--gated", type=int, default=900, help="steps of the target")
-    arguments.add_argument("--finish", type=int, default=400, help="steps for each size")
+    arguments.add_argument("--low", type=float, default=0.25, help="part of the learning rate")
+    arguments.add_argument("--dense", type=int, default=4000, help="steps")
+    arguments.add_argument("--gated", type=int, default=800, help="steps of the target")
+    arguments.add_argument("--finish", type=int, default=500, help="steps for each size")
     options = arguments.parse_args()
     torch.set_num_threads(1)
     text = load_text(settings(options))

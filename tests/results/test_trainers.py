@@ -13,7 +13,8 @@ def test_tables_show_what_was_measured():
     assert "`python -m x`, Zuse Z3, 1 cores, torch 2.13. Other programs ran" in text
 
     row = {"milliseconds_per_step": 12.34, "efficiency": 0.876}
-    assert "| 2 | 12.3 | 0.88 |" in scaling({"processes": {"2": row}, **ABOUT})
+    text = scaling({"processes": {"2": row}, "load": 3.0, **ABOUT})
+    assert "| 2 | 12.3 | 0.88 |" in text and "3 other processes wanted a core" in text
 
     one = {"small_ms": 2.04, "over_asked": 1.02, "over_asked_without_drift": 0.99}
     text = latency({"models": {"net": {"asked_ms": 2.0, "rounds": [one]}}, **ABOUT})

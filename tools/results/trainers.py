@@ -32,7 +32,10 @@ def scaling(found: Found) -> str:
         [n, f"{row['milliseconds_per_step']:.1f}", f"{row['efficiency']:.2f}"]
         for n, row in found["processes"].items()
     ]
-    return f"{markdown(('processes', 'ms per step', 'efficiency'), rows)}\n\n{_source(found)}"
+    busy = f" Before it began, {found['load']:.0f} other processes wanted a core." * (
+        found["load"] > 1
+    )
+    return f"{markdown(('processes', 'ms per step', 'efficiency'), rows)}\n\n{_source(found)}{busy}"
 
 
 def latency(found: Found) -> str:

@@ -12,6 +12,7 @@ EXTRAS = {
     "onnxruntime": f"ONNX export: {how_to_install('onnx')}",
     "matplotlib": f"reports: {how_to_install('report')}",
     "pooch": f"downloads: {how_to_install('data')}",
+    "optuna": f"sweeps: {how_to_install('sweep')}",
     "tensorboard": "curves in TensorBoard: pip install tensorboard",
 }
 

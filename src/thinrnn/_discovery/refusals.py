@@ -9,7 +9,7 @@ from thinrnn._discovery.inputs import Moved, features_of
 from thinrnn._discovery.probe import Probe, Source
 from thinrnn._discovery.raw_tensors import RawTensor
 from thinrnn._discovery.recording import Seen
-from thinrnn._discovery.states import States
+from thinrnn._discovery.states import FoundStates
 from thinrnn._layers.registry import layer_of
 from thinrnn._model.tree import argument_names, tensors_in
 from thinrnn.plan import Group, Refusal
@@ -20,7 +20,7 @@ CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.
 class Reasons:
     """Finds out why neurons are refused; `moved` tells what each argument of the model moves."""
 
-    def __init__(self, probe: Probe, moved: Moved, states: States) -> None:
+    def __init__(self, probe: Probe, moved: Moved, states: FoundStates) -> None:
         self.probe, self.moved, self.states = probe, moved, states
 
     def reason(self, source: Source, coupling: Coupling, label: str) -> str:

@@ -39,7 +39,7 @@ class ReturnedEntry(ModulelessLayer):
 
 
 @dataclass
-class States:
+class FoundStates:
     """The states among what a model returns, by the number of the returned tensor."""
 
     own: dict[int, set[str]]  # the layers whose state it is
@@ -52,12 +52,12 @@ class States:
         return {entry.index for entry in self.entries}
 
 
-def find_states(probe: Probe, moved: Moved, declared: Sequence[str]) -> States:
+def find_states(probe: Probe, moved: Moved, declared: Sequence[str]) -> FoundStates:
     """Return the states: those declared by path, and pairs of an argument and a returned tensor."""
-    return _Finder(probe, moved).find(declared)
+    return _StateFinder(probe, moved).find(declared)
 
 
-class _Finder:
+class _StateFinder:
     def __init__(self, probe: Probe, moved: Moved) -> None:
         self.probe, self.moved = probe, moved
         self.leaves = probe.base.returned
@@ -65,7 +65,7 @@ class _Finder:
         self.names = argument_names(probe.model, probe.arguments)
         self.given = list(tensors_in(probe.arguments))
 
-    def find(self, declared: Sequence[str]) -> States:
+    def find(self, declared: Sequence[str]) -> FoundStates:
         for pattern in declared:
             if not any(fnmatchcase(path, pattern) for path in self.paths):
                 known = ", ".join(f"'{path}'" for path in self.paths)
@@ -84,7 +84,7 @@ class _Finder:
             for entry in entries
             for i in self._returned_arguments(entry, pairs)
         ]
-        return States(own, entries + [copy for copy, _ in copies], copies)
+        return FoundStates(own, entries + [copy for copy, _ in copies], copies)
 
     def _own(self, wanted: set[int]) -> dict[int, set[str]]:
         """Return, per returned tensor, the layers whose state it is and which take it back."""

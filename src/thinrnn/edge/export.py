@@ -89,7 +89,7 @@ class EdgeExport:
         return "\n".join(lines)
 
 
-class Traced(nn.Module):
+class EdgeModel(nn.Module):
     """The model as torch.export sees it: tensors in, tensors out, states last in both."""
 
     def __init__(self, subject: Subject, states: int, outputs: Sequence[int]) -> None:
@@ -138,7 +138,7 @@ def export(
     inputs = _inputs(subject, 1 if streaming else None, seed=0)
     batch = next((a.size for a in subject.axes if a.name == "batch"), 1)
     zeros = [torch.zeros(1, batch, width) for width in states.values()]
-    traced = Traced(subject, len(states), kept).eval()
+    traced = EdgeModel(subject, len(states), kept).eval()
 
     def write(temporary: Path) -> float:
         convert(traced, (*inputs, *zeros), temporary, precision)

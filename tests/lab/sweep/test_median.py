@@ -6,9 +6,9 @@ import pytest
 
 pytest.importorskip("optuna", reason="needs the extra sweep")
 
-from thinrnn.lab.sweep.median import Point, falls_behind
+from thinrnn.lab.sweep.median import Standing, falls_behind
 
-OTHERS = [{epoch: Point(10.0 + n, 100.0) for epoch in range(1, 9)} for n in range(5)]
+OTHERS = [{epoch: Standing(10.0 + n, 100.0) for epoch in range(1, 9)} for n in range(5)]
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ OTHERS = [{epoch: Point(10.0 + n, 100.0) for epoch in range(1, 9)} for n in rang
     ],
 )
 def test_who_is_stopped(epoch: int, loss: float, params: float, stops: bool) -> None:
-    assert falls_behind(epoch, 8, Point(loss, params), OTHERS) is stops
+    assert falls_behind(epoch, 8, Standing(loss, params), OTHERS) is stops
 
 
 def test_too_few_to_compare_with() -> None:
-    assert not falls_behind(4, 8, Point(99.0, 100.0), OTHERS[:4])
+    assert not falls_behind(4, 8, Standing(99.0, 100.0), OTHERS[:4])

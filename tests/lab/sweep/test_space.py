@@ -9,7 +9,7 @@ pytest.importorskip("optuna", reason="needs the extra sweep")
 
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.run.errors import InputError
-from thinrnn.lab.sweep.space import Choice, Range, parse_space, read_table, suggest
+from thinrnn.lab.sweep.space import OneOf, Range, parse_space, read_table, suggest
 
 SETTINGS = LanguageModelSettings(tied=True)
 
@@ -41,7 +41,7 @@ def test_ranges_and_choices_become_settings() -> None:
     }
     space = parse_space(table, SETTINGS)
     assert space["lr"] == Range(1e-3, 1e-2, log=True)
-    assert isinstance(space["shape"], Choice)
+    assert isinstance(space["shape"], OneOf)
     values = suggest(Lowest(), space)
     assert values == {
         "lr": 1e-3,

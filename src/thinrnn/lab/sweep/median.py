@@ -14,17 +14,17 @@ ROOM = 1.02  # parameters of a trial that counts as equally large
 
 
 @dataclass(frozen=True)
-class Point:
-    """Where a trial is at an epoch: its loss (less is better) and its parameters."""
+class Standing:
+    """How a trial stands at an epoch: its loss (less is better) and its parameters."""
 
     loss: float
     params: float
 
 
-Curve = Mapping[int, Point]  # by epoch
+Curve = Mapping[int, Standing]  # by epoch
 
 
-def falls_behind(epoch: int, epochs: int, point: Point, others: Iterable[Curve]) -> bool:
+def falls_behind(epoch: int, epochs: int, point: Standing, others: Iterable[Curve]) -> bool:
     """Return whether a trial is worse than the median of those that are no larger.
 
     Args:

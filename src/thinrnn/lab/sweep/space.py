@@ -35,13 +35,13 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Choice:
+class OneOf:
     """One of several values; the settings that each of them stands for, by a label."""
 
     settings: dict[str, dict[str, Any]]
 
 
-Space = dict[str, Range | Choice]
+Space = dict[str, Range | OneOf]
 
 
 def read_table(path: Path) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def parse_space(table: dict[str, Any], settings: TrainingSettings) -> Space:
     return space
 
 
-def _dimension(name: str, entry: Any) -> Range | Choice:
+def _dimension(name: str, entry: Any) -> Range | OneOf:
     if not isinstance(entry, dict):
         raise InputError(f"{name} of the space is no table: write [{name}] and below it {EXAMPLE}.")
     keys = set(entry)
@@ -93,7 +93,7 @@ def _dimension(name: str, entry: Any) -> Range | Choice:
     return Range(low, high, bool(log), step)
 
 
-def _choice(name: str, choices: Any) -> Choice:
+def _choice(name: str, choices: Any) -> OneOf:
     if not isinstance(choices, list) or len(choices) < 2:
         raise InputError(f"[{name}] of the space: choices must be a list of two values or more.")
     settings = {}
@@ -102,15 +102,15 @@ def _choice(name: str, choices: Any) -> Choice:
         settings[label] = dict(value) if isinstance(value, dict) else {name: value}
     if len(settings) < len(choices):
         raise InputError(f"[{name}] of the space: two of its choices are the same.")
-    return Choice(settings)
+    return OneOf(settings)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _extremes(name: str, dimension: Range | Choice) -> list[dict[str, Any]]:
-    if isinstance(dimension, Choice):
+def _extremes(name: str, dimension: Range | OneOf) -> list[dict[str, Any]]:
+    if isinstance(dimension, OneOf):
         return list(dimension.settings.values())
     return [{name: dimension.low}, {name: dimension.high}]
 
@@ -119,7 +119,7 @@ def suggest(trial: Any, space: Space) -> dict[str, Any]:
     """Return the settings that an Optuna trial tries."""
     values: dict[str, Any] = {}
     for name, d in space.items():
-        if isinstance(d, Choice):
+        if isinstance(d, OneOf):
             values |= d.settings[trial.suggest_categorical(name, list(d.settings))]
         elif isinstance(d.low, int) and isinstance(d.high, int) and isinstance(d.step, int | None):
             values[name] = trial.suggest_int(name, d.low, d.high, log=d.log, step=d.step or 1)

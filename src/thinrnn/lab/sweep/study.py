@@ -24,7 +24,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 
 from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.files import storage
-from thinrnn.lab.sweep.median import Curve, Point
+from thinrnn.lab.sweep.median import Curve, Standing
 
 JOURNAL = "study.journal"
 BEAT = 5.0  # seconds between two signs of life of a trial
@@ -209,7 +209,7 @@ def signs_of_life(trial: Trial) -> Iterator[None]:
 def curve_of(trial: FrozenTrial) -> Curve:
     """Return where a trial was after each epoch."""
     return {
-        int(key.removeprefix("epoch ")): Point(*value)
+        int(key.removeprefix("epoch ")): Standing(*value)
         for key, value in trial.user_attrs.items()
         if key.startswith("epoch ")
     }

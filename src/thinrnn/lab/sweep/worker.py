@@ -20,7 +20,7 @@ from thinrnn.lab.recipes.settings import TrainingSettings
 from thinrnn.lab.run import InterruptedRunError, RunFolder
 from thinrnn.lab.run.files import remove_folder
 from thinrnn.lab.run.progress import Silent
-from thinrnn.lab.sweep.median import Point, falls_behind
+from thinrnn.lab.sweep.median import Standing, falls_behind
 from thinrnn.lab.sweep.space import parse_space, suggest
 from thinrnn.lab.sweep.study import (
     MOST_TRIES,
@@ -114,7 +114,7 @@ def _trained(
     def watch(event: dict[str, Any]) -> None:
         if event["event"] != "epoch" or event["phase"] != phase:
             return
-        epoch, point = event["epoch"], Point(sign * event[job.about.metric], event["params"])
+        epoch, point = event["epoch"], Standing(sign * event[job.about.metric], event["params"])
         trial.set_user_attr(f"epoch {epoch}", [point.loss, point.params])
         done = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         if epoch < epochs and falls_behind(epoch, epochs, point, map(curve_of, done)):

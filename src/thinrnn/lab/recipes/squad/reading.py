@@ -36,20 +36,20 @@ def usable(what: str) -> WrapValidator:
     return WrapValidator(check)
 
 
-class Record(BaseModel):
+class SquadRecord(BaseModel):
     """A part of a SQuAD file; it may have more fields."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
 
-class ReferenceAnswer(Record):
+class ReferenceAnswer(SquadRecord):
     """A reference answer and the character of the context where it begins."""
 
     text: str
     start: int = Field(alias="answer_start")
 
 
-class Question(Record):
+class Question(SquadRecord):
     """A question about a paragraph."""
 
     id: str
@@ -65,20 +65,20 @@ class Question(Record):
         return self
 
 
-class Paragraph(Record):
+class Paragraph(SquadRecord):
     """A text with the questions about it."""
 
     context: str
     questions: list[Annotated[Question, usable("question")]] = Field(alias="qas")
 
 
-class Article(Record):
+class Article(SquadRecord):
     """Paragraphs from one source."""
 
     paragraphs: list[Annotated[Paragraph, usable("paragraph")]]
 
 
-class SquadFile(Record):
+class SquadFile(SquadRecord):
     """A whole file."""
 
     data: list[Annotated[Article, usable("article")]]

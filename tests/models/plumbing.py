@@ -612,3 +612,30 @@ class TrainingAttention(nn.Module):
             return self.out(h)
         weights = torch.softmax(h @ self.query, 1).unsqueeze(-1)
         return self.out(h), self.extra((weights * h * self.scale).sum(1))
+
+
+@case(lambda: floats(3, 6, 5))
+class TrainingMasks(nn.Module):
+    """Training multiplies by rows of a table of dropout masks; layers' last states are stacked."""
+
+    def __init__(self):
+        super().__init__()
+        self.hidden_size = 8
+        self.embed = nn.Linear(5, 8)
+        self.first, self.second = nn.Linear(8, 16), nn.Linear(8, 16)
+        self.register_buffer("masks", torch.rand(30, 8).round() / 0.5)
+        self.register_buffer("start", torch.zeros(1, 8))
+        self.out = nn.Linear(8, 2)
+
+    def cell(self, layer, h, x):
+        z, n = layer(h + x).chunk(2, -1)
+        mask = self.masks[: len(x)] if self.training else 1.0
+        return z.sigmoid() * h + (1 - z.sigmoid()) * torch.relu(n) * mask
+
+    def forward(self, x):
+        start = self.start.broadcast_to(len(x), self.start.shape[1])
+        h, g = start, start
+        for step in self.embed(x).unbind(1):
+            h = self.cell(self.first, h, step)
+            g = self.cell(self.second, g, h)
+        return self.out(torch.stack([h, g]).sum(0))

@@ -115,24 +115,34 @@ class _Finder:
         self.couplings = [self._coupling(probe, probe.ports, self.reasons.shown)]
         self.layers = dict(probe.layers)
         new = probe.called_in_training - set(probe.layers)
-        if new:
-            self._look_at_training(new)
+        raws = {name for name in probe.used_in_training if self._may_have_neurons(name)}
+        if new or raws:
+            self._look_at_training(new, raws)
 
     def _coupling(self, probe: Probe, ports: list[Port], shown: Shown) -> Coupling:
         return find_coupling(probe, ports, self.reasons.is_users, shown)
 
-    def _look_at_training(self, new: set[str]) -> None:
-        """Look at layers that only training calls, such as a head for an auxiliary loss."""
+    def _may_have_neurons(self, raw: str) -> bool:
+        """Whether a raw tensor of the user's has a dimension as long as a row of neurons."""
+        rows = {space.size for layer in self.layers.values() for space in layer.spaces.values()}
+        shape = self.probe.tensors[raw].shape
+        return self.reasons.is_users(raw) and any(n > 1 and n in rows for n in shape)
+
+    def _look_at_training(self, new: set[str], raws: set[str]) -> None:
+        """Look at what only training uses: a head for an auxiliary loss, a table of masks."""
         try:
             probe = Probe(self.probe.model, self.probe.arguments, training=True)
         except ExampleError:  # training is not repeatable; the trial still checks it
             return
-        ports = [port for port in probe.ports if port[0] in new]
+        ports = [port for port in probe.ports if port[0] in new or raws]
 
         def shown(source: Source, seen: Seen) -> set[int]:
             return seen.returned if source[0] in new else set()
 
-        self.couplings.append(self._coupling(probe, ports, shown))
+        found = self._coupling(probe, ports, shown)
+        if not new:  # the rest is known from eval
+            found.whole = {s: seen for s, seen in found.whole.items() if s[0] in raws}
+        self.couplings.append(found)
         self.layers |= {n: layer for n, layer in probe.layers.items() if n not in self.layers}
 
     def plan(self) -> Plan:

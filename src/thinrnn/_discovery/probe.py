@@ -148,13 +148,24 @@ class Probe:
             has_state = any(intake.argument == "state" for intake in layer.intakes(args, kwargs))
             called.append((layer, has_state))
             past = self.points[0].results.get(layer.name)
-            return forward(*args, **kwargs) if past is None else map_tensors(past[-1], torch.clone)
+            if past is not None:
+                return map_tensors(past[-1], torch.clone)
+            mode.inside += 1
+            try:
+                return forward(*args, **kwargs)
+            finally:
+                mode.inside -= 1
 
+        def linear(layer: FunctionalLinear, args: Any, kwargs: Any) -> Any:
+            return F.linear(*args, **kwargs)
+
+        mode = RawTensorMode(self.held, linear, lambda names, others: None)
         try:
             with self._intercepted(call):
-                run(self.model, self.arguments, **options)
+                run(self.model, self.arguments, mode=mode, **options)
         except Exception:
             return None
+        self.used_later = mode.used - self.used
         return called
 
     def _look_around(self) -> None:
@@ -162,6 +173,7 @@ class Probe:
         training = self._follow(training=True)
         self.can_train = training is not None
         self.called_in_training = {layer.name for layer, _ in training or ()}
+        self.used_in_training = self.used_later if self.can_train else set()
         twice = self._follow(calls=2) or []
         first, second = twice[: len(twice) // 2], twice[len(twice) // 2 :]
         pairs = zip(first, second, strict=False)
@@ -270,8 +282,8 @@ class Probe:
             recorder.finish(result)
 
     def _call(self, mode: RawTensorMode, call: Callable[..., Any], arguments: Arguments) -> Any:
-        with self._intercepted(call), mode:
-            return run(self.model, arguments, training=self.training)
+        with self._intercepted(call):
+            return run(self.model, arguments, training=self.training, mode=mode)
 
     def _intercepted(self, call: Callable[..., Any]) -> AbstractContextManager[None]:
         layers = ((layer.module, layer.base, layer) for layer in self.known.values())

@@ -54,11 +54,19 @@ def ours_on_cpu() -> Iterator[None]:
         _users_device.reset(token)
 
 
-def run(model: nn.Module, arguments: Arguments, *, training: bool = False, calls: int = 1) -> Any:
+def run(
+    model: nn.Module,
+    arguments: Arguments,
+    *,
+    training: bool = False,
+    calls: int = 1,
+    mode: TorchFunctionMode | None = None,
+) -> Any:
     """Return the model's last result on the arguments, repeatably and without side effects.
 
     Dropout is off even where the model applies it in eval. In a float64 model, casts to a lower
-    precision and new tensors are float64 as well, so that differences are not rounding.
+    precision and new tensors are float64 as well, so that differences are not rounding. A `mode`
+    sees what the model itself computes.
     """
     double = precision_of(model) == torch.float64
     with ExitStack() as stack:
@@ -68,6 +76,8 @@ def run(model: nn.Module, arguments: Arguments, *, training: bool = False, calls
             stack.enter_context(device)
         if "torch._dynamo" in sys.modules:  # compiled parts run as they were written
             stack.enter_context(torch.compiler.set_stance("force_eager"))
+        if mode is not None:
+            stack.enter_context(mode)
         stack.enter_context(_Plain(double))
         if training:
             model.train()

@@ -17,9 +17,11 @@ pytest.importorskip("optuna", reason="needs the extra sweep")
 
 from thinrnn.lab import driver, recipes
 from thinrnn.lab.cli import main
-from thinrnn.lab.recipes.settings import changed
+from thinrnn.lab.recipes.settings import as_json, changed
 from thinrnn.lab.run.checkpoint import Checkpoints
 from thinrnn.lab.run.progress import Silent
+from thinrnn.lab.sweep import worker
+from thinrnn.lab.sweep.study import About, finished, next_trial
 
 SETTINGS = {
     "minutes": "none",
@@ -124,6 +126,39 @@ def test_a_sweep_that_was_stopped_goes_on(folder: Path) -> None:
     found = json.loads(out[out.index("\n{") :])
     assert len(found["trials"]) == 3 and {t["end"] for t in found["trials"]} == {"finished"}
     assert_as_uninterrupted(folder, next(t for t in found["trials"] if t["run"] == "0000"))
+
+
+def one_trial(folder: Path, **values: str) -> Any:
+    """Train one trial in this process and return how it ended."""
+    files = {name: str(folder / f"{name}.txt") for name in ("train", "valid")}
+    settings = recipes.preset("lm").settings().replaced(**files)
+    settings = changed(settings, [f"{k}={v}" for k, v in (SETTINGS | values).items()])
+    space = {"lr": {"low": 0.1, "high": 1.0}}
+    table = as_json(settings)
+    about = About("lm", table, space, "", "valid_perplexity", "lower", "params", "small")
+    job = worker.Job(about, folder / "sweep", None, "sweep", 1, 1)
+    study = job.study()
+    trial = next_trial(study, 1)
+    assert trial is not None
+    worker.run_trial(study, trial, job)
+    (ended,) = finished(study)
+    assert not (folder / "sweep" / "trials" / "0000" / "checkpoints").exists()
+    return ended
+
+
+def test_a_trial_that_falls_behind_is_stopped(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "falls_behind", lambda epoch, *place: epoch == 2)
+    ended = one_trial(folder, epochs="3")
+    assert ended.state.name == "PRUNED"
+    assert "epoch 2" in ended.user_attrs and "epoch 3" not in ended.user_attrs
+
+
+def test_a_trial_that_cannot_be_says_why(folder: Path) -> None:
+    ended = one_trial(folder, target_params="2")  # parameters
+    assert ended.state.name == "FAIL"
+    assert "cannot be met" in ended.user_attrs["error"]
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_every_option_with_every_value(base, no_training, many, count):
     for command, option, what in cases:
         given = [VALUES[what]] if option is None else [option, VALUES[what]]
         # an argument in place of the usual one, an option beside the others
-        usual = base[command][1:] if option is None else base[command]
+        usual = base.get(command, [])[1:] if option is None else base.get(command, [])
         found += tried(f"{command} {option or 'ARGUMENT'} {what}", [command, *given, *usual])
     count("arguments", len(cases))
     assert not found, describe(found)

@@ -24,6 +24,12 @@ def test_a_folder_with_other_files_is_not_touched(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
 
 
+def test_a_run_can_begin_where_a_process_died_before_there_was_one(tmp_path):
+    (tmp_path / ".config.json.a1b2c3d4").write_text('{"reci')
+    RunFolder.create(tmp_path, CONFIG)
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -56,11 +56,15 @@ class RunFolder:
                 f"{path} holds a run already: continue it with "
                 f"'{command('train', '--resume', path)}', or choose another folder with --out."
             )
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        # what is left where a process died, or the disk was full, before there was a run
+        leftovers = [*path.glob(".config.json.*")] if path.is_dir() else []
+        if path.exists() and (not path.is_dir() or {*path.iterdir()} - {*leftovers}):
             raise InputError(f"{path} is not an empty folder: choose another with --out.")
         with _chosen():
             with storage(path):
                 path.mkdir(parents=True, exist_ok=True)
+                for leftover in leftovers:
+                    leftover.unlink()
             write_json(path / "config.json", config)
         return cls(path)
 

@@ -7,7 +7,8 @@ import pytest
 
 pytestmark = pytest.mark.extended
 RUN = {
-    **{"embedding": 10, "hidden": "12,12", "epochs": 2, "batch": 8, "bptt": 16, "lr": 0.01},
+    **{"minutes": "none", "embedding": 10, "hidden": "12,12", "epochs": 2, "batch": 8},
+    **{"bptt": 16, "lr": 0.01},
     **{"phases": "dense", "tensorboard": "no", "device": "cpu", "threads": 1, "bench_seconds": 0},
 }
 

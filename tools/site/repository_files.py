@@ -24,6 +24,7 @@ PAGES = {  # in the repository: on the site
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
 }
+WIDE = ("results.md", "minutes.md")  # their tables need the room of the table of contents
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[([^\]]*)\]\((?![a-z]+:|#)([^)\s#]+)(#[^)\s]*)?\)")
 
@@ -44,6 +45,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrite links between files of the repository for the site."""
+    if page.file.src_uri in WIDE:
+        page.meta["hide"] = ["toc"]
     folder = posixpath.dirname(page.file.src_uri) or "."
 
     def moved(link: re.Match[str]) -> str:

@@ -137,6 +137,12 @@ def test_noisy_times_are_not_compared(make_run: MakeRun) -> None:
     assert page.row("speed-up, PyTorch")[:2] == ["1.00×", "too noisy"]
 
 
+def test_a_model_that_was_not_timed_has_no_noisy_times(make_run: MakeRun) -> None:
+    noisy = {"onnx_milliseconds": 9.0, "onnx_milliseconds_spread": 3.0}
+    page = Page(write_report([make_run("a", summaries={"dense": noisy, "small": noisy})]))
+    assert page.row("speed-up, ONNX Runtime")[1:3] == ["too noisy", "–"]
+
+
 def test_matrices_that_keep_their_shape_are_left_out(make_run: MakeRun) -> None:
     folder = make_run()
     pattern = json.loads((folder / "pattern.json").read_text())

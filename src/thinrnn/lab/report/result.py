@@ -86,8 +86,9 @@ def model_name(run: Run, kind: str) -> str:
 
 def speedup(dense: Summary, model: Summary, key: str) -> str:
     """Returns how many times faster a model is, or that its times say nothing."""
-    spread = f"{key}_spread"
-    if any(one[spread] > NOISY for one in (dense, model)):
+    both = (dense, model)
+    was_timed = all(math.isfinite(one[key]) for one in both)
+    if was_timed and any(one[f"{key}_spread"] > NOISY for one in both):
         return "too noisy"
     return numbers.times(numbers.ratio(dense[key], model[key]))
 

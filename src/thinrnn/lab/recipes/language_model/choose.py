@@ -38,7 +38,7 @@ MOST_EPOCHS = 20
 ALL_PHASES = {"dense": 1.0, "gated": 1.1, "control": 0.5}  # their time, in that of dense
 OTHER_SECONDS = 15.0  # reading, timing, the report
 # The rate of Adam times the square root of the width; the rates of SGD.
-ADAM = {"lstm": 0.07, "gru": 0.07, "rnn": 0.05, "rhn": 0.04}
+ADAM = {"lstm": 0.07, "gru": 0.07, "rnn": 0.05, "rhn": 0.05}
 SGD = {"lstm": 20.0, "gru": 8.0, "rnn": 2.0, "rhn": 7.0}
 GATE_RATE = 2.2  # over the square root of the steps
 

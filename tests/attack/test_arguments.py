@@ -136,7 +136,7 @@ def test_every_option_with_every_value(base, no_training, many, count):
         if name not in LONG_WORK or not what.startswith(("10^", "5,000"))
         if command not in SLOW or many(0, 1)
     ]
-    cases, found = chosen(cases, many(120, 600)), []
+    cases, found = chosen(cases, many(120, 400)), []
     for command, option, what in cases:
         given = [VALUES[what]] if option is None else [option, VALUES[what]]
         # an argument in place of the usual one, an option beside the others
@@ -155,7 +155,7 @@ def test_every_setting_with_every_value(base, no_training, many, count):
         for what in VALUES
         if preset == "lm" or many(0, 1)
     ]
-    cases, found = chosen(cases, many(80, 1200)), []
+    cases, found = chosen(cases, many(80, 500)), []
     for preset, name, what in cases:
         usual = base["train"] if preset == "lm" else [preset, "--out", "new"]
         found += tried(
@@ -170,7 +170,7 @@ def test_every_key_of_a_toml_file_with_every_value(base, no_training, tmp_path, 
     values = {**{what: json.dumps(value) for what, value in VALUES.items()}, **TOML}
     fields = LanguageModelSettings.model_fields
     cases = [(key, what) for key in [*fields, "unknown", '"\\u001b[31m"'] for what in values]
-    cases = chosen(cases, many(60, 600))
+    cases = chosen(cases, many(60, 300))
     for key, what in cases:
         file.write_text(f"{key} = {values[what]}\n", errors="surrogateescape")
         found += tried(f"{key} {what}", ["train", *base["train"], "--config", file])

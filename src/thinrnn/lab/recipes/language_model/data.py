@@ -111,9 +111,8 @@ def split_tokens(pieces: Iterable[str], splitting: Splitting) -> Iterator[str]:
         rest = ""
         if splitting.level == "word":
             # The last word may go on in the next piece; one of more than a million letters is cut.
-            whole = len(text)
-            while whole and not text[whole - 1].isspace():
-                whole -= 1
+            last = "" if text[-1].isspace() else text.rsplit(None, 1)[-1]
+            whole = len(text) - len(last)
             if whole or len(text) < 2 * PIECE:
                 text, rest = text[:whole], text[whole:]
         first, *others = text.split("\n")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic_core import from_json
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -179,7 +180,7 @@ def read_cache(path: Path, key: str) -> Prepared | None:
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        texts = json.loads(tensors.pop("texts").numpy().tobytes())
+        texts = from_json(tensors.pop("texts").numpy().tobytes())
         if texts["fingerprint"] != key:
             return None
         train, dev = (

@@ -53,6 +53,16 @@ def bias_of(layer: Layer, parameter: str) -> str:
     return parameter.replace("weight", "bias")
 
 
+def output_of(layer: Layer, parameter: str) -> str:
+    """Return a name for what a matrix adds to: one for the matrices that simply add up.
+
+    Those of a GRU do not, since a gate multiplies what its recurrent matrix computes.
+    """
+    bias = bias_of(layer, parameter)
+    is_gru = isinstance(layer.module, nn.GRUCell) or getattr(layer.module, "mode", "") == "GRU"
+    return bias if is_gru else bias.replace("_ih", "").replace("_hh", "")
+
+
 @reads(LinearLayer)
 def linear(layer: LinearLayer, args: Args, kwargs: Kwargs) -> Iterator[Reading]:
     x = argument(args, kwargs, 0, "input")

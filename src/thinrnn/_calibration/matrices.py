@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from thinrnn._calibration.activations import Reads, bias_of, reads_of
+from thinrnn._calibration.activations import Reads, bias_of, output_of, reads_of
 from thinrnn._layers.base import Layer
 from thinrnn._layers.registry import layer_of
 from thinrnn.plan import Plan, named_tensors
@@ -67,10 +67,9 @@ def find_matrices(model: nn.Module, plan: Plan) -> dict[str, Matrix]:
                     columns={},
                     bias=bias if len(places) == 1 and _is_parameter(tensors.get(bias)) else "",
                     is_free=(id(tensor), 1) not in produced,
-                    output=bias_of(layers[module], parameter).replace("_ih", "").replace("_hh", ""),
+                    output=f"{module}:{output_of(layers[module], parameter)}",
                     places=places,
                 )
-                found[name].output = f"{module}:{found[name].output}"
             matrix = found[name]
             if group.name not in matrix.columns:
                 matrix.columns[group.name] = _columns(*s.index(), group.size, matrix.taps)

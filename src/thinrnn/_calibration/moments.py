@@ -121,21 +121,9 @@ def collect(
     return found
 
 
-def collect_pairs(
-    model: nn.Module, other: nn.Module, matrices: dict[str, Matrix], calls: Iterable[Any]
-) -> dict[str, Moments]:
-    """Return the moments of what two models of one structure read in the same calls."""
-    found: dict[str, Moments] = {}
-    for call in calls:
-        seen: tuple[dict[str, list[Tensor]], dict[str, list[Tensor]]] = ({}, {})
-        for one, rows in zip((model, other), seen, strict=True):
-
-            def record(name: str, values: Tensor, rows: dict[str, list[Tensor]] = rows) -> None:
-                rows.setdefault(name, []).append(values)
-
-            with recorded(one, matrices, record):
-                run(one, call_arguments(call))
-        for name, values in seen[0].items():
-            for x, y in zip(values, seen[1][name], strict=True):
-                found.setdefault(name, Moments()).add(x, y)
-    return found
+def rows_read(model: nn.Module, matrices: dict[str, Matrix], call: Any) -> dict[str, Tensor]:
+    """Return the rows (N, P) that each of some matrices reads in a call."""
+    rows: dict[str, list[Tensor]] = {name: [] for name in matrices}
+    with recorded(model, matrices, lambda name, values: rows[name].append(values)):
+        run(model, call_arguments(call))
+    return {name: torch.cat(values) for name, values in rows.items()}

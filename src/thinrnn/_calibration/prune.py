@@ -3,6 +3,7 @@
 calls ── moments of what each matrix reads ── scores ── selection ── refit ── compact
 """
 
+import itertools
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -13,8 +14,8 @@ from torch import Tensor, nn
 from thinrnn._calibration import criteria
 from thinrnn._calibration.calls import calls_of
 from thinrnn._calibration.matrices import Matrix, find_matrices
-from thinrnn._calibration.moments import collect, collect_pairs
-from thinrnn._calibration.refit import Fit, Signals, refit
+from thinrnn._calibration.moments import collect
+from thinrnn._calibration.refit import Fit, Signals, refit, signals_of
 from thinrnn._calibration.report import (
     Agreement,
     Agreements,
@@ -262,25 +263,46 @@ class Calibration:
                     tensor.index_fill_(s.dim, closed.to(tensor.device), 0.0)
         return fits
 
+    @torch.no_grad()
     def _refit_again_(self, pruned: nn.Module, chosen: Masks) -> dict[str, Fit]:
-        """Refit on what the pruned model reads, the matrices of one output after another."""
+        """Refit on what the pruned model reads, the matrices of one output after another.
+
+        Matrices that add up to one output are refitted as one, so that each makes up for what the
+        other has lost.
+        """
         fits: dict[str, Fit] = {}
+        original, tensors = named_tensors(self.model), named_tensors(pruned)
         for output in dict.fromkeys(m.output for m in self.matrices.values()):
             here = {n: m for n, m in self.matrices.items() if m.output == output and m.is_free}
-            signals = [self._signals(pruned, here, calls) for calls in (self.fitted, self.held)]
-            for name, matrix in here.items():
-                fit, check = signals[0][name], (signals[1] or signals[0])[name]
-                stays = self._columns_left(matrix, chosen)
-                fits[name] = self._fit_(pruned, matrix, stays, fit, check, free=True)
+            if not here:
+                continue
+            signals = [
+                signals_of(self.model, pruned, here, calls)
+                for calls in (self.fitted, self.held or self.fitted)
+            ]
+            weights = [original[name].flatten(1) for name in here]
+            widths = [weight.shape[1] for weight in weights]
+            starts = itertools.accumulate(widths, initial=0)
+            stays = [
+                start + self._columns_left(matrix, chosen)
+                for start, matrix in zip(starts, here.values(), strict=False)
+            ]
+            has_bias = any(matrix.bias for matrix in here.values())
+            fit = refit(
+                torch.cat(weights, 1),
+                torch.cat(stays).to(weights[0].device),
+                *signals,
+                has_bias=has_bias,
+            )
+            for part, (name, matrix) in zip(fit.weight.split(widths, 1), here.items(), strict=True):
+                left = self._columns_left(matrix, chosen)
+                self._write_(tensors, matrix, part, left)
+                fits[name] = fit
+            if has_bias:
+                with_bias = [matrix for matrix in here.values() if matrix.bias]
+                for place, matrix in enumerate(with_bias):
+                    self._shift_(tensors, matrix, fit.shift if place == 0 else None)
         return fits
-
-    def _signals(
-        self, pruned: nn.Module, matrices: dict[str, Matrix], calls: list[Any]
-    ) -> dict[str, Signals]:
-        xy = collect_pairs(self.model, pruned, matrices, calls)
-        yy = collect(pruned, matrices, calls)
-        xx = self.moments if calls is self.fitted else self.checks
-        return {name: Signals(xx[name], xy[name], yy[name]) for name in xy}
 
     @torch.no_grad()
     def _fit_(
@@ -305,17 +327,29 @@ class Calibration:
             free=free and matrix.is_free,
         )
         if free and matrix.is_free:
-            new = found.weight.to(weight).view_as(weight)
-            left = torch.zeros(new.flatten(1).shape[1], dtype=torch.bool, device=new.device)
-            left[stays] = True
-            tensors[matrix.name].copy_(new * left.view(weight.shape[1:]))
+            self._write_(tensors, matrix, found.weight, stays)
         if found.shift is not None:
-            self._shifts[matrix.name] = found.shift
-            others = (m.name for m in self.matrices.values() if m.bias == matrix.bias)
-            bias = original[matrix.bias].double()
-            total = sum((self._shifts[n] for n in others if n in self._shifts), bias)
-            tensors[matrix.bias].copy_(total)
+            self._shift_(tensors, matrix, found.shift)
         return found
+
+    def _write_(
+        self, tensors: dict[str, Tensor], matrix: Matrix, weight: Tensor, stays: Tensor
+    ) -> None:
+        """Write new columns (O, P) into a model; those that go are zero."""
+        tensor = tensors[matrix.name]
+        new = torch.zeros_like(tensor).flatten(1)
+        new[:, stays] = weight[:, stays].to(new)
+        tensor.copy_(new.view_as(tensor))
+
+    def _shift_(self, tensors: dict[str, Tensor], matrix: Matrix, shift: Tensor | None) -> None:
+        """Move a matrix's bias by what makes up for the means; None takes it back."""
+        self._shifts.pop(matrix.name, None)
+        if shift is not None:
+            self._shifts[matrix.name] = shift
+        others = (m.name for m in self.matrices.values() if m.bias == matrix.bias)
+        bias = named_tensors(self.model)[matrix.bias].double()
+        total = sum((self._shifts[n] for n in others if n in self._shifts), bias)
+        tensors[matrix.bias].copy_(total)
 
     def _columns_left(self, matrix: Matrix, chosen: Masks) -> Tensor:
         weight = named_tensors(self.model)[matrix.name]

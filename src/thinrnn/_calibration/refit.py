@@ -6,12 +6,15 @@ The best V is W M with M = (E[x y_S'] + r I_S) inv(E[y_S y_S'] + r I). The ridge
 the old columns W_S, not towards zero: with nothing removed V = W, whatever r.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from thinrnn._calibration.moments import Moments
+from thinrnn._calibration.matrices import Matrix
+from thinrnn._calibration.moments import Moments, rows_read
 
 # Ridges, as parts of the mean second moment; the held-out calls choose.
 RIDGES = (1e-10, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1)
@@ -30,6 +33,20 @@ class Signals:
     def same(moments: Moments) -> "Signals":
         """Return the moments where the pruned model reads what the original one reads."""
         return Signals(moments, moments, moments)
+
+
+def signals_of(
+    model: nn.Module, pruned: nn.Module, matrices: dict[str, Matrix], calls: Iterable[Any]
+) -> Signals:
+    """Return the moments of what some matrices read in both models, side by side as one matrix."""
+    xx, xy, yy = Moments(), Moments(), Moments()
+    for call in calls:
+        both = (rows_read(one, matrices, call) for one in (model, pruned))
+        x, y = (torch.cat(list(rows.values()), 1) for rows in both)
+        xx.add(x)
+        xy.add(x, y)
+        yy.add(y)
+    return Signals(xx, xy, yy)
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,19 @@ from torch import Tensor, nn
 import thinrnn
 
 RATE = 16_000
-VOICES = (
-    *("en-us+adam", "en-us+Alicia", "en-gb+Andrea", "en-gb+Andy", "en-us+Annie", "en-us+belinda"),
-    *("en-us+benjamin", "en-gb+boris", "en-us+caleb", "en-gb+david", "en-us+Denis", "en-gb+Diogo"),
-    *("en-us+ed", "en-gb+Gene", "en-us+Gustave", "en-gb+Hugo", "en-us+iven", "en-gb+Jacky"),
-    *("en-us+john", "en-gb+Lee", "en-us+linda", "en-gb+marcelo", "en-us+Marco", "en-gb+Michael"),
+ACCENTS = ("en-us", "en-gb", "en-gb-scotland", "en-029", "en-us-nyc", "en-gb-x-rp")
+TIMBRES = (
+    *("adam", "Alicia", "Andrea", "Andy", "Annie", "belinda", "benjamin", "boris", "caleb"),
+    *("david", "Denis", "Diogo", "ed", "Gene", "Gustave", "Hugo", "iven", "Jacky"),
+    *("john", "Lee", "linda", "marcelo", "Marco", "Michael", "anika", "antonio", "aunty"),
+    *("edward", "f1", "f2", "f3", "f4", "f5", "grandma", "grandpa", "Henrique"),
+    *("iven2", "iven3", "kaukovalta", "klatt", "klatt3", "m1", "m2", "m3", "m4"),
+    *("m5", "m6", "m7", "m8", "Mario", "max", "miguel", "Nguyen", "norbert"),
+    *("pablo", "paul", "pedro", "quincy", "rob", "robert", "sandro", "shelby", "steph"),
+    *("travis",),
 )
+VOICES = [f"{accent}+{one}" for accent, one in zip(itertools.cycle(ACCENTS), TIMBRES)]
+HELD_OUT = 4  # every fourth speaker is for the test
 
 
 def speakers(
@@ -45,6 +52,14 @@ def speakers(
         sys.exit("espeak-ng is not installed: install it, or name a folder of wav files.")
     lines = itertools.cycle(sentences(seed))
     return {voice: [spoken(voice, next(lines)) for _ in range(utterances)] for voice in VOICES}
+
+
+def parted(
+    spoken: dict[str, list[np.ndarray]],
+) -> tuple[dict[str, list[np.ndarray]], dict[str, list[np.ndarray]]]:
+    """Return the speakers to calibrate on, and those of the test."""
+    test = {name: spoken[name] for name in list(spoken)[HELD_OUT - 1 :: HELD_OUT]}
+    return {name: waves for name, waves in spoken.items() if name not in test}, test
 
 
 def sentences(seed: int) -> list[str]:

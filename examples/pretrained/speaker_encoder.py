@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from audio import RATE, auc, milliseconds, show, speakers
+from audio import RATE, auc, milliseconds, parted, show, speakers
 from torch import Tensor, nn
 
 import thinrnn
@@ -113,7 +113,7 @@ def main() -> None:
     options = parser.parse_args()
     encoder = pretrained()
     calls, example, test = material(speakers(options.wavs))
-    models = smaller(encoder, calls, options.sizes, options.steps)
+    models = smaller(encoder, calls, options.sizes, options.steps, ("reconstruct", "sequential"))
     times = milliseconds(models, example)
     show({name: quality(one, encoder, test) | times[name] for name, one in models.items()})
 
@@ -122,22 +122,32 @@ def material(
     spoken: dict[str, list[np.ndarray]],
 ) -> tuple[list[Tensor], Tensor, dict[str, Tensor]]:
     """Return calls to calibrate on, one utterance to time, and a test on the other speakers."""
-    names = list(spoken)
-    mels = windows([wave for name in names[::2] for wave in spoken[name]])
+    heard, unheard = parted(spoken)
+    mels = windows([wave for waves in heard.values() for wave in waves])
     order = torch.randperm(len(mels), generator=torch.Generator().manual_seed(0))
-    test = {name: windows(spoken[name]) for name in names[1::2]}
-    return list(mels[order].split(16)), mels[:1], test
+    test = {name: windows(waves) for name, waves in unheard.items()}
+    return list(mels[order].split(8)), mels[:1], test
 
 
 def smaller(
-    encoder: nn.Module, calls: list[Tensor], sizes: list[float], steps: int
+    encoder: nn.Module,
+    calls: list[Tensor],
+    sizes: list[float],
+    steps: int,
+    scores: tuple[str, ...] = ("reconstruct",),
 ) -> dict[str, nn.Module]:
-    """Return the encoder, and smaller ones with parts of its parameters."""
+    """Return the encoder, and smaller ones with parts of its parameters.
+
+    "sequential" is "reconstruct" with a second pass of refitting, from which distillation begins.
+    """
     models = {"original": encoder}
     for size in sizes:
-        small = thinrnn.prune(encoder, calls, params=size)
+        for score in scores:
+            name = "reconstruct" if score == "sequential" else score
+            is_twice = score == "sequential"
+            small = thinrnn.prune(encoder, calls, params=size, score=name, sequential=is_twice)
+            models[f"{size:.0%} {score}"] = small
         print(thinrnn.pruning_report(small), flush=True)
-        models[f"{size:.0%} pruned"] = small
         if steps:
             taught = thinrnn.distill(small, encoder, calls, steps=steps)
             models[f"{size:.0%} distilled"] = taught

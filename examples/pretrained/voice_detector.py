@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from audio import RATE, auc, milliseconds, show, speakers
+from audio import RATE, auc, milliseconds, parted, show, speakers
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -160,11 +160,11 @@ def material(
     spoken: dict[str, list[np.ndarray]],
 ) -> tuple[list[Tensor], Tensor, tuple[Tensor, Tensor]]:
     """Return calls to calibrate on, one second to time, and a test on other speakers and noise."""
-    names = list(spoken)
-    sounds, _ = scenes({name: spoken[name] for name in names[::2]}, HEARD, seed=0)
+    heard, unheard = parted(spoken)
+    sounds, _ = scenes(heard, HEARD, seed=0)
     pieces = torch.cat(sounds.split(sounds.shape[1] // 4, dim=1)[:4])  # of about 3 s
     order = torch.randperm(len(pieces), generator=torch.Generator().manual_seed(0))
-    test = scenes({name: spoken[name] for name in names[1::2]}, UNHEARD, seed=1000)
+    test = scenes(unheard, UNHEARD, seed=1000)
     return list(pieces[order].split(4)), sounds[:1, :31], test
 
 

@@ -10,8 +10,11 @@ models are not distilled, which changes no size, and only their times are measur
 
 import argparse
 import importlib
+import subprocess
 import sys
 import time
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from benchmarks.record import write_record
 
 EXAMPLES = Path(__file__).parents[1] / "examples/pretrained"
 STEPS = {"voice_detector": 150, "speaker_encoder": 300}
+PACKAGES = ("silero-vad", "resemblyzer")
 SIZES = {"voice_detector": [0.75, 0.5, 0.33, 0.25], "speaker_encoder": [0.5, 0.25]}
 
 
@@ -42,27 +46,33 @@ def main() -> None:
     example = importlib.import_module(options.model)
     audio = importlib.import_module("audio")
     torch.manual_seed(0)
+    speech = subprocess.run(["espeak-ng", "--version"], capture_output=True, text=True).stdout
     original = example.pretrained()
     calls, one, test = example.material(audio.speakers(utterances=options.utterances))
     is_detector = options.model == "voice_detector"
     test = test if is_detector else [test]
-    every = is_detector and not options.speed
-    more = {"scores": ("magnitude", "activation", "reconstruct")} if every else {}
-    started = time.perf_counter()
-    models = example.smaller(original, calls, options.sizes, options.steps, **more)
-    seconds = time.perf_counter() - started
-    rows: dict[str, dict[str, Any]]
-    if options.speed:
-        rows = audio.milliseconds(models, one)
-    else:
-        rows = {name: example.quality(model, original, *test) for name, model in models.items()}
-    audio.show(rows)
-    write_record(
-        f"the {options.model.replace('_', ' ')} pruned without training",
-        options,
-        seconds=round(seconds, 1),
-        models=rows,
-    )
+    every = ("magnitude", "activation", "reconstruct")
+    every = every if is_detector else (*every, "sequential")
+    more = {} if options.speed else {"scores": every}
+    rows: dict[str, dict[str, Any]] = {}
+    for size in options.sizes:
+        started = time.perf_counter()
+        models = example.smaller(original, calls, [size], options.steps, **more)
+        seconds = round(time.perf_counter() - started, 1)
+        if options.speed:
+            found = audio.milliseconds(models, one)
+        else:
+            found = {name: example.quality(m, original, *test) for name, m in models.items()}
+        rows |= {name: row for name, row in found.items() if name not in rows}
+        audio.show(found)
+        write_record(
+            f"the {options.model.replace('_', ' ')} pruned without training",
+            options,
+            seconds_of_the_last_size=seconds,
+            models=rows,
+            packages={n: version(n) for n in PACKAGES if find_spec(n.replace("-", "_"))},
+            speech=speech,
+        )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@
     scores       the neurons in the order in which they go
     prune        selection, least squares, compaction, verification, outputs on held-out calls
 
-Weights are random: they take the same time whatever they are.
+Weights are random: they take the same time whatever they are. The processor's time is that of all
+threads; it tells how long pruning takes on a machine that does nothing else.
 """
 
 import itertools
@@ -23,7 +24,7 @@ from thinrnn.lab.recipes.language_model.model import LanguageModel, find_plan
 
 
 def main() -> None:
-    arguments = parser(__doc__, "prune-speed-cpu.json")
+    arguments = parser(__doc__, "../calibration/prune-speed-cpu.json")
     arguments.add_argument("--hidden", type=int, nargs="+", default=[1500, 1500])
     arguments.add_argument("--words", type=int, default=10_000)
     arguments.add_argument("--batches", type=int, default=20)
@@ -38,24 +39,32 @@ def main() -> None:
     model = LanguageModel(options.words, embedding=embedding, hidden=tuple(hidden)).eval()
     shape = (options.steps, options.batch)
     calls = [torch.randint(options.words, shape) for _ in range(options.batches)]
-    marks = [time.perf_counter()]
+    marks, cpu = [time.perf_counter()], [time.process_time()]
     plan = find_plan(model)
     marks.append(time.perf_counter())
+    cpu.append(time.process_time())
     calibration = Calibration(model, calls, plan=plan)
     marks.append(time.perf_counter())
+    cpu.append(time.process_time())
     calibration.errors("reconstruct")
     marks.append(time.perf_counter())
+    cpu.append(time.process_time())
     small = calibration.prune(params=options.params)
     marks.append(time.perf_counter())
+    cpu.append(time.process_time())
     steps = ("groups", "statistics", "scores", "prune")
-    seconds = {s: b - a for s, (a, b) in zip(steps, itertools.pairwise(marks), strict=True)}
-    seconds["all"] = marks[-1] - marks[0]
+    seconds, cpu_seconds = (
+        {s: round(b - a, 2) for s, (a, b) in zip(steps, itertools.pairwise(m), strict=True)}
+        | {"all": round(m[-1] - m[0], 2)}
+        for m in (marks, cpu)
+    )
     for step, taken in seconds.items():
-        print(f"{step:<12}{taken:8.1f} s")
+        print(f"{step:<12}{taken:8.1f} s, processor {cpu_seconds[step]:8.1f} s", flush=True)
     write_record(
         "how long pruning from calibration data takes",
         options,
-        seconds={step: round(taken, 2) for step, taken in seconds.items()},
+        seconds=seconds,
+        cpu_seconds=cpu_seconds,
         params={"before": count(model).params, "after": count(small).params},
         peak_megabytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
     )

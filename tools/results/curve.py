@@ -1,11 +1,11 @@
 """The paper's figure: test perplexity of recurrent highway networks against their width."""
 
-import io
 import statistics
 from typing import TYPE_CHECKING
 
 from tools.results.rows import HIGHWAY, TAUGHT_ISS, WIDTHS
 from tools.results.runs import Results
+from tools.results.svg import svg_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -65,10 +65,5 @@ def figure(results: Results) -> "Figure":
 
 
 def svg(results: Results) -> str:
-    """Return the figure as an SVG file that is the same each time."""
-    import matplotlib
-
-    file = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "thinrnn", "svg.fonttype": "none"}):
-        figure(results).savefig(file, format="svg", metadata={"Date": None, "Creator": None})
-    return "\n".join(line.rstrip() for line in file.getvalue().splitlines()) + "\n"
+    """Return the figure as an SVG file."""
+    return svg_of(figure(results))

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from thinrnn.lab.run.files import write_atomic
 from tools.results import (
+    calibration,
     curve,
     gate_variance,
     highway_step,
@@ -25,6 +26,7 @@ from tools.results import (
     trust,
     voice_in_c,
 )
+from tools.results.calibration import Calibration
 from tools.results.cpu import Cpu
 from tools.results.runs import Results, millions, scores_of, spread
 
@@ -37,6 +39,7 @@ FILLED = (  # pages with places to fill in: <!-- NAME --> ... <!-- end of NAME -
         for name in (
             *("which-size-for-my-cpu", "int8", "streaming", "recurrent-highway"),
             *("phones-and-boards", "plain-c", "trainers", "distributed", "several-sizes"),
+            "prune-without-training",
         )
     ),
 )
@@ -60,10 +63,12 @@ def pages(root: Path) -> dict[Path, str]:
     folder = root / "results"
     results, cpu, tried = Results.read(folder), Cpu.read(folder), trust.read(folder)
     render = partial(_render, results, cpu, folder)
+    pruned = Calibration.read(folder)
     found = {
         root / "RESULTS.md": render("RESULTS.md"),
         folder / MINUTES: render("minutes.md"),
         folder / CURVE: curve.svg(results),
+        **{folder / path: content for path, content in pruned.figures().items()},
     }
     places: dict[str, Callable[[], str]] = {
         "results": lambda: render("headlines.md"),
@@ -71,6 +76,7 @@ def pages(root: Path) -> dict[Path, str]:
         "highway runs": lambda: render("highway_runs.md"),
         "step runtimes": lambda: render("step_runtimes.md"),
         "voice in c": lambda: render("voice_in_c.md"),
+        "pretrained": lambda: render("pretrained.md"),
         "cpu summary": lambda: render("cpu.md"),
         "cpu batches": lambda: cpu.batches() if cpu else "",
         "cpu gains": lambda: cpu.gains() if cpu else "",
@@ -142,6 +148,8 @@ def _render(results: Results, cpu: Cpu | None, folder: Path, template: str) -> s
         minutes=minutes,
         minutes_table=lambda: minutes.table(results),
         curve=CURVE,
+        pruned=Calibration.read(folder),
+        calibration=calibration,
     )
 
 

@@ -373,3 +373,10 @@ def unequal_stacks(draw: st.DrawFn, case: Case) -> RNNStack:
             outputs += r
         width = outputs
     return RNNStack(cells, batch_first=case.batch_first, dropout=0.0)
+
+
+def test_a_step_of_a_cell_with_a_projection_is_what_the_cell_computes() -> None:
+    cell = nn.LSTM(4, 5, proj_size=2).eval()
+    stack = RNNStack({"l0": cell}, batch_first=False, dropout=0.0).eval()
+    x = torch.randn(1, 3, 4)
+    torch.testing.assert_close(stack(x)[0], cell(x)[0])

@@ -84,6 +84,7 @@ def _is_one_step_on_cpu(cell: nn.RNNBase, x: Tensor, batch_sizes: Tensor | None)
     """Return whether a step alone is several times faster: oneDNN packs an LSTM's weights anew."""
     return (
         type(cell) is nn.LSTM
+        and not cell.proj_size  # torch's cell has no projection
         and batch_sizes is None
         and x.size(1 if cell.batch_first else 0) == 1
         and x.device.type == "cpu"

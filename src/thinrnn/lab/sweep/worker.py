@@ -1,7 +1,6 @@
 """A worker of a sweep: trains one trial after the other."""
 
 import contextlib
-import os
 import signal
 import warnings
 from dataclasses import dataclass
@@ -56,8 +55,8 @@ class Job:
 
 
 def threads_for(settings: TrainingSettings, workers: int) -> int:
-    """Return how many threads each of so many workers has: their share of the cores."""
-    return settings.threads or max(1, (os.cpu_count() or 1) // workers)
+    """Return how many threads each of so many workers has: their share of torch's."""
+    return settings.threads or max(1, torch.get_num_threads() // workers)
 
 
 def work(job: Job) -> None:

@@ -14,6 +14,8 @@ from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.recipes.squad.settings import SquadSettings
 from thinrnn.lab.run import InterruptedRunError
 
+pytestmark = pytest.mark.extended
+
 VALUES = {
     "nothing": "",
     "a blank": " ",

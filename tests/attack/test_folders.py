@@ -12,6 +12,8 @@ import thinrnn
 from thinrnn.errors import ThinRNNError
 from thinrnn.lab.recipes.language_model.model import LanguageModel
 
+pytestmark = pytest.mark.extended
+
 MORE = {
     "bench": ["--runtimes", "eager", "--seconds", 0, "--batch", 1, "--steps", 1],
     "generate": ["--tokens", 2],

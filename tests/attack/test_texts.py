@@ -17,6 +17,8 @@ from thinrnn.lab.recipes.language_model.data import Splitting, read_pieces, spli
 from thinrnn.lab.recipes.squad.glove import read_glove
 from thinrnn.lab.recipes.squad.reading import read_squad
 
+pytestmark = pytest.mark.extended
+
 MARKUP = "<script>document.title='hacked'</script><img src=x onerror=document.title='hacked'>"
 NASTY = {
     "markup": f"\"'>{MARKUP}</svg></style>{{{{7*7}}}}{{% raw %}}&lt;&#60;<!--",

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import thinrnn
 from thinrnn import export_onnx
@@ -107,3 +107,35 @@ def test_unwritable_path_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ExportError, match="cannot write"):
         export_onnx(nn.GRU(4, 3), tmp_path / "file" / "a.onnx", X)
+
+
+class ReadsImages(nn.Module):
+    """Columns of an image as steps; the height is averaged away, whatever it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.pool = nn.Conv2d(1, 6, 3, padding=1), nn.AdaptiveAvgPool2d((None, 1))
+        self.rnn = nn.LSTM(6, 5, bidirectional=True, batch_first=True)
+
+    def forward(self, image: Tensor) -> Tensor:
+        columns = self.pool(self.conv(image).permute(0, 3, 1, 2)).squeeze(3)
+        return self.rnn(columns)[0]
+
+
+def test_a_size_that_the_tracer_mistakes_is_fixed(tmp_path: Path) -> None:
+    export = export_onnx(ReadsImages(), tmp_path / "a.onnx", torch.randn(2, 1, 8, 11))
+    assert export.inputs["image"][:3] == ("batch", 1, 8)
+    assert isinstance(export.inputs["image"][3], str)
+
+
+def test_outputs_of_other_dimensions_are_named_before_tracing(tmp_path: Path) -> None:
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.rnn = nn.GRU(4, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.rnn(x)[0][-1].squeeze()
+
+    with pytest.raises(ExportError, match=r"'output' has 2 dimensions, .*batch 1.*squeeze\(dim\)"):
+        export_onnx(Last(), tmp_path / "a.onnx", torch.randn(5, 2, 4))

@@ -67,6 +67,22 @@ def fixed_sizes(subject: Subject) -> list[str]:
     ]
 
 
+def check_dimensions(subject: Subject) -> None:
+    """Raise if an output has other dimensions at other sizes, which no ONNX file can follow."""
+    for sizes in sizes_to_check(subject.axes):
+        tensors = resized(subject.arguments.tensors, sizes)
+        if subject.shapes_at(tensors) is None:
+            continue
+        runs = zip(subject.output_names, subject.outputs, subject.run(tensors), strict=False)
+        for name, usual, output in runs:
+            if output.dim() != usual.dim():
+                at = ", ".join(f"{axis.name} {size}" for axis, size in sizes.items())
+                raise ExportError(
+                    f"'{name}' has {usual.dim()} dimensions, and at {at} {output.dim()}: "
+                    "squeeze() drops every axis of size 1; write squeeze(dim) in the model."
+                )
+
+
 def free_output_sizes_(graph: Any, subject: Subject, kept: list[int]) -> None:
     """Leave the sizes of outputs open that follow those of inputs, whatever the tracer says."""
     tensors = [resized(subject.arguments.tensors, sizes) for sizes in sizes_to_check(subject.axes)]

@@ -1,6 +1,8 @@
 """export_onnx: write a model as an ONNX file and compare the two."""
 
+import contextlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +18,11 @@ from thinrnn.errors import ExportError, GateError
 from thinrnn.onnx._trace.graph import Traced, trace
 from thinrnn.onnx._trace.streaming import states_of
 from thinrnn.onnx._trace.subject import Subject
-from thinrnn.onnx.check import compare, fixed_sizes, free_output_sizes_
+from thinrnn.onnx.check import check_dimensions, compare, fixed_sizes, free_output_sizes_
 from thinrnn.onnx.files import finished, write_model
 from thinrnn.onnx.runtime import OnnxFile, require_onnx
 
+TIME_OR_BATCH = re.compile("time|batch")
 LARGEST_FILE = 2_000_000_000  # bytes; a protocol buffer ends there
 
 
@@ -120,6 +123,26 @@ def export_onnx(
         raise ExportError("the weights take more than 2 GB, which one ONNX file cannot hold.")
     model = copy_module(small).eval().cpu().float()
     subject = Subject(model, example)
+    others = [axis.places for axis in subject.axes if not TIME_OR_BATCH.match(axis.name)]
+    if subject.calls.cell_batches:  # a file of one length would hide that a loop is unrolled
+        others = []
+    path, metadata = Path(path), {**_described(subject, small), **(metadata or {})}
+    try:
+        return _exported(subject, path, metadata, streaming=streaming)
+    except ExportError as error:
+        # ONNX's tracer mistakes some sizes, such as a height that is averaged away
+        every = [place for places in others for place in places]
+        for fixed in [*others, every] if others else []:
+            with contextlib.suppress(ExportError):
+                smaller = Subject(model, example, fixed=fixed)
+                return _exported(smaller, path, metadata, streaming=streaming)
+        raise error
+
+
+def _exported(
+    subject: Subject, path: Path, metadata: Mapping[str, Any], *, streaming: bool
+) -> Export:
+    check_dimensions(subject)
     states = states_of(subject.calls, subject.axes) if streaming else {}
     kept = subject.outputs_without_states() if streaming else list(range(len(subject.outputs)))
     names = [name for place, name in enumerate(subject.output_names) if place in kept]
@@ -133,7 +156,7 @@ def export_onnx(
     free_batch = any(axis.name == "batch" for axis in subject.axes)
     shapes += [{1: "batch"} if free_batch else {} for _ in states]
     graph = trace(
-        Traced(copy_module(model), subject.arguments, len(states), kept),
+        Traced(copy_module(subject.model), subject.arguments, len(states), kept),
         [*subject.inputs, *given],
         shapes,
         input_names=[*subject.arguments.names, *states],
@@ -141,22 +164,21 @@ def export_onnx(
         layers=subject.calls.layers,
     )
     free_output_sizes_(graph, subject, kept)
-    graph.metadata_props.update(_described(subject, small, metadata or {}))
-    return _write(graph, Path(path), subject, kept, names)
+    texts = {k: v if isinstance(v, str) else json.dumps(v) for k, v in metadata.items()}
+    graph.metadata_props.update(texts)
+    return _write(graph, path, subject, kept, names)
 
 
-def _described(subject: Subject, small: nn.Module, more: Mapping[str, Any]) -> dict[str, str]:
+def _described(subject: Subject, small: nn.Module) -> dict[str, Any]:
     tables = {n: m for n, m in small.named_modules() if isinstance(m, nn.Embedding)}
     sizes = {name: table.embedding_dim for name, table in tables.items()}
     sizes |= {layer.name: layer.hidden for layer in subject.calls.layers}
-    about = {
+    return {
         "thinrnn": __version__,
         "model": type(small).__name__,
         "params": sum(p.numel() for p in small.parameters()),
         "sizes": sizes,
-        **more,
     }
-    return {k: v if isinstance(v, str) else json.dumps(v) for k, v in about.items()}
 
 
 def _write(graph: Any, path: Path, subject: Subject, kept: list[int], names: list[str]) -> Export:

@@ -1,6 +1,6 @@
 """The model that is exported, run on its example."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from thinrnn._model.copying import kept_attributes
 from thinrnn._model.tree import paths_in, tensors_in
 from thinrnn.errors import ExampleError
 from thinrnn.onnx._trace.arguments import Arguments, unique
-from thinrnn.onnx._trace.axes import distinct_sizes, find_axes, named, resized, varied
+from thinrnn.onnx._trace.axes import Place, distinct_sizes, find_axes, named, resized, varied
 from thinrnn.onnx._trace.given_states import at_own_width, fed_back, made_of
 from thinrnn.onnx._trace.layers import LayerCalls, record_layers
 
@@ -18,7 +18,9 @@ from thinrnn.onnx._trace.layers import LayerCalls, record_layers
 class Subject:
     """A model with its inputs, whose axes all differ in size, its layer calls and its outputs."""
 
-    def __init__(self, model: nn.Module, example: Any) -> None:
+    def __init__(
+        self, model: nn.Module, example: Any, *, fixed: Collection[Place] = frozenset()
+    ) -> None:
         self.model = model
         self.arguments = Arguments(model, at_own_width(model, example))
         first = self.arguments.tensors
@@ -26,7 +28,8 @@ class Subject:
             self.run(first)
         except Exception as error:
             raise ExampleError(f"the model does not run on the example: {error}") from error
-        axes = find_axes(first, self.shapes_at)
+        found = find_axes(first, self.shapes_at)
+        axes = [axis for axis in found if not set(fixed) & set(axis.places)]
         sizes = distinct_sizes(axes, first, self.shapes_at)
         self.inputs = varied(resized(first, sizes), seed=0)
         result, self.calls = record_layers(model, lambda: self._call(self.inputs))

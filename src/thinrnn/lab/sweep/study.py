@@ -21,6 +21,7 @@ from optuna.exceptions import ExperimentalWarning, UpdateFinishedTrialError
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
+from sqlalchemy.exc import DBAPIError
 
 from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.files import storage
@@ -54,16 +55,8 @@ def open_study(about: About, out: Path, url: str | None, name: str) -> Study:
     """
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     warnings.simplefilter("ignore", ExperimentalWarning)
-    directions = optuna.study.StudyDirection
-    sense = directions.MAXIMIZE if about.better == "higher" else directions.MINIMIZE
     try:
-        study = optuna.create_study(
-            storage=_storage(out, url),
-            study_name=name,
-            directions=[sense, directions.MINIMIZE],
-            sampler=optuna.samplers.TPESampler(constant_liar=True),
-            load_if_exists=True,
-        )
+        study = _created(about, out, url, name)
     except InputError:
         raise
     except Exception as error:  # whatever a database driver raises
@@ -78,6 +71,25 @@ def open_study(about: About, out: Path, url: str | None, name: str) -> Study:
             "choose another --out, or another --name."
         )
     return study
+
+
+def _created(about: About, out: Path, url: str | None, name: str) -> Study:
+    directions = optuna.study.StudyDirection
+    sense = directions.MAXIMIZE if about.better == "higher" else directions.MINIMIZE
+    for is_last in (False, True):
+        try:
+            return optuna.create_study(
+                storage=_storage(out, url),
+                study_name=name,
+                directions=[sense, directions.MINIMIZE],
+                sampler=optuna.samplers.TPESampler(constant_liar=True),
+                load_if_exists=True,
+            )
+        except DBAPIError:  # another machine may be making the tables of a new database
+            if is_last:
+                raise
+            time.sleep(2.0)
+    raise AssertionError
 
 
 def _storage(out: Path, url: str | None) -> Any:

@@ -212,25 +212,6 @@ def espnet_encoder() -> tuple[nn.Module, Any]:
     return Recogniser(), (floats(2, 16, 20), torch.tensor([16, 12]))
 
 
-@zoo("ProsodyPredictor", "audio", "kokoro", "loguru", "transformers", "misaki")
-def prosody() -> tuple[nn.Module, Any]:
-    from kokoro.modules import ProsodyPredictor
-
-    model = ProsodyPredictor(style_dim=16, d_hid=32, nlayers=2)
-    mask = torch.zeros(2, 9, dtype=torch.bool)
-    alignment = floats(2, 9, 14)
-    return model, (floats(2, 32, 9), floats(2, 16), torch.tensor([9, 9]), alignment, mask)
-
-
-@zoo("Kokoro TextEncoder", "audio", "kokoro", "loguru", "transformers", "misaki")
-def text_encoder() -> tuple[nn.Module, Any]:
-    from kokoro.modules import TextEncoder
-
-    model = TextEncoder(channels=32, kernel_size=5, depth=2, n_symbols=30)
-    mask = torch.zeros(2, 9, dtype=torch.bool)
-    return model, (torch.randint(30, (2, 9)), torch.tensor([9, 9]), mask)
-
-
 @zoo("Piano transcription", "audio", "piano-transcription-inference", "torchlibrosa", "librosa")
 def piano() -> tuple[nn.Module, Any]:
     from piano_transcription_inference.models import AcousticModelCRnn8Dropout
@@ -240,7 +221,18 @@ def piano() -> tuple[nn.Module, Any]:
     )
 
 
-@zoo("CRNN", "OCR", "python-doctr", "torchvision", "opencv-python-headless", "anyascii")
+@zoo(
+    "CRNN",
+    "OCR",
+    "python-doctr",
+    "torchvision",
+    "opencv-python-headless",
+    "anyascii",
+    "validators",
+    "rapidfuzz",
+    "six",
+    "pypdfium2",
+)
 def crnn() -> tuple[nn.Module, Any]:
     from doctr.models.recognition.crnn.pytorch import CRNN
 
@@ -262,12 +254,12 @@ def easyocr() -> tuple[nn.Module, Any]:
     return Model(1, 64, 48, 20), (floats(1, 1, 64, 60), torch.zeros(1, 4))
 
 
-@zoo("VGSL", "OCR", "kraken", "coremltools", "protobuf")
+@zoo("VGSL", "OCR", "kraken", "coremltools", "protobuf", "cattrs", "python-iso639")
 def vgsl() -> tuple[nn.Module, Any]:
     from kraken.lib.vgsl import TorchVGSLModel
 
     spec = "[1,24,0,1 Cr3,3,16 Mp2,2 Cr3,3,24 Mp2,2 S1(1x0)1,3 Lbx32 Do Lbx24 O1c12]"
-    return TorchVGSLModel(spec).nn, floats(1, 1, 24, 40)
+    return TorchVGSLModel(vgsl=spec).nn, floats(1, 1, 24, 40)
 
 
 @zoo("DeepAR (GluonTS)", "forecasting", "gluonts", "toolz", "pandas")
@@ -439,35 +431,6 @@ def torchrl() -> tuple[nn.Module, Any]:
     return TensorDictSequential(lstm, head), (TensorDict(given, [2, 5]),)
 
 
-@zoo("LanguageModel (flair)", "text", "flair", "boto3", "s3transfer", "botocore", "segtok")
-def flair_lm() -> tuple[nn.Module, Any]:
-    from flair.data import Dictionary
-    from flair.models import LanguageModel
-
-    dictionary = Dictionary()
-    for letter in "abcdefghijklmnopqrstuvwxyz ":
-        dictionary.add_item(letter)
-    model = LanguageModel(dictionary, True, hidden_size=32, nlayers=1, embedding_size=20)
-    return model, (torch.randint(27, (9, 3)), model.init_hidden(3))
-
-
-@zoo("AWD-LSTM", "text", "fastai", "fastcore", "fastprogress", "pandas")
-def awd_lstm() -> tuple[nn.Module, Any]:
-    from fastai.text.models.awdlstm import AWD_LSTM
-
-    class LanguageModel(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.body = AWD_LSTM(50, 24, 32, 3)
-            self.out = nn.Linear(24, 50)
-
-        def forward(self, words: Tensor) -> Tensor:
-            self.body.reset()
-            return self.out(self.body(words))
-
-    return LanguageModel(), torch.randint(50, (3, 8))
-
-
 @zoo("minGRU", "text", "minGRU-pytorch", "einops", "x-transformers")
 def min_gru() -> tuple[nn.Module, Any]:
     from minGRU_pytorch.minGRU import minGRU
@@ -500,25 +463,3 @@ def sru() -> tuple[nn.Module, Any]:
             return self.out(self.rnn(self.embed(words))[0])
 
     return Tagger(), torch.randint(30, (8, 3))
-
-
-@zoo("PyanNet", "audio", "pyannote.audio", "pyannote.core", "torchaudio", "asteroid-filterbanks")
-def pyannet() -> tuple[nn.Module, Any]:
-    from pyannote.audio.models.segmentation.PyanNet import PyanNet
-
-    class Segmentation(nn.Module):
-        """The recurrent part of PyanNet, as its forward calls it after SincNet."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            whole = PyanNet(lstm={"hidden_size": 24, "num_layers": 2, "bidirectional": True})
-            self.lstm, self.linear = whole.lstm, whole.linear
-            self.out = nn.Linear(128, 3)
-
-        def forward(self, x: Tensor) -> Tensor:
-            out, _ = self.lstm(x)
-            for linear in self.linear:
-                out = nn.functional.leaky_relu(linear(out))
-            return self.out(out)
-
-    return Segmentation(), floats(2, 12, 60)

@@ -25,6 +25,7 @@ from tools.results import (
     trainers,
     trust,
     voice_in_c,
+    zoo,
 )
 from tools.results.calibration import Calibration
 from tools.results.cpu import Cpu
@@ -34,6 +35,8 @@ PLACE = re.compile(r"(<!-- ([\w ]+) -->\n).*?(<!-- end of \2 -->)", re.DOTALL)
 FILLED = (  # pages with places to fill in: <!-- NAME --> ... <!-- end of NAME -->
     "README.md",
     "docs/trust.md",
+    "docs/zoo.md",
+    "docs/peers.md",
     *(
         f"docs/how-to/{name}.md"
         for name in (
@@ -81,6 +84,8 @@ def pages(root: Path) -> dict[Path, str]:
         "cpu batches": lambda: cpu.batches() if cpu else "",
         "cpu gains": lambda: cpu.gains() if cpu else "",
         "trust": lambda: trust.table(tried) if tried else "",
+        "zoo": lambda: zoo.table(folder),
+        "peers": lambda: zoo.peers(folder),
         "cpu stream": lambda: cpu.stream() if cpu else "",
         **{name: partial(trainers.table, folder, name) for name in trainers.TABLES},
     }

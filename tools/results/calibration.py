@@ -66,7 +66,7 @@ class Calibration:
         runtimes = ("pytorch", "onnx") if speed else ()
         whole = speed["models"]["original"] if speed else {}
         lines = []
-        for model, row in record["models"].items():
+        for model, row in sorted(record["models"].items(), key=lambda item: -item[1]["params"]):
             line = [model, f"{row['params']:,}", *(f"{row[key]:.4f}" for key, _ in columns)]
             times = speed["models"].get(timed_as(model)) if speed else None
             for runtime in runtimes:

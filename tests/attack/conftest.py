@@ -204,14 +204,15 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     from thinrnn.lab.run.environment import environment
 
+    is_long = bool(session.config.getoption("--long"))
     tried: dict[str, Counter[str]] = {}
     for (part, what), cases in sorted(COUNTS.items()):
         tried.setdefault(part, Counter())[what] += cases
     parts = json.loads(file.read_text())["parts"] if file.exists() else {}
     for part, cases in tried.items():
         parts[part] = {
-            "command": f"make attack PART={part}",
-            "profile": "long" if session.config.getoption("--long") else "short",
+            "command": command_of(part, is_long),
+            "profile": "long" if is_long else "short",
             "seed": SEED,
             "cases": dict(cases),
             "failed tests": FAILED[part],
@@ -228,6 +229,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def command_of(part: str, is_long: bool) -> str:
+    if is_long:
+        return f"make attack PART={part}"
+    return f"pytest tests/attack/test_{part}.py --counts results/trust.json"
 
 
 def part_of(path: str) -> str:

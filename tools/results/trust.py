@@ -18,7 +18,7 @@ def read(folder: Path) -> dict[str, Any] | None:
 def table(found: dict[str, Any]) -> str:
     """Return the cases of each part of the attack, and a sentence about all of them."""
     lines = [
-        [f"`make attack PART={part}`", what, f"{cases:,}", str(one["failed tests"])]
+        [part, what, one["profile"], f"{cases:,}", str(one["failed tests"])]
         for part, one in found["parts"].items()
         for what, cases in one["cases"].items()
     ]
@@ -26,7 +26,7 @@ def table(found: dict[str, Any]) -> str:
         f"Python {about['python']}, torch {about['torch']}, {about['cores']} cores"
         for about in (one["environment"] for one in found["parts"].values())
     }
-    head = ("command", "cases of", "number", "failed tests of the command")
+    head = ("part", "what was tried", "profile", "cases", "failed tests of the part")
     return (
         f"{markdown(head, lines)}\n\n"
         f"{found['total']:,} cases in all, {found['aborts']} aborts of a process. "

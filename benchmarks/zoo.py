@@ -29,6 +29,7 @@ from benchmarks.zoo_models import ZOO, ZooModel
 from thinrnn._layers.registry import is_recurrent, layers_of
 from thinrnn._model.isolation import run
 from thinrnn._model.tree import call_arguments, map_tensors, tensors_in
+from tools.results.paths import without_paths
 
 UNMATCHED = ("torchaudio", "torchvision")
 EXACT = 1e-10  # relative to the outputs, as `verify` has it in float64
@@ -49,7 +50,7 @@ def main() -> None:
         print({key: value for key, value in rows[-1].items() if key != "refused"}, flush=True)
         works = sum(one["works"] for one in rows)
         wrong = sum(one.get("relative", 0.0) > EXACT for one in rows)
-        about = {"works": works, "wrong": wrong, "models": rows}
+        about = {"works": works, "wrong": wrong, "models": without_paths(rows)}
         write_record("recurrent models of public packages", options, **about)
     print(f"{works} of {len(rows)} work, {wrong} are wrong")
 

@@ -1,5 +1,6 @@
 """What to measure, read from the options of `thinrnn bench`."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,6 +66,6 @@ def parse_shapes(texts: list[str]) -> list[tuple[int, int]]:
 def parse_threads(text: str) -> list[int]:
     """Return the numbers of "1,2"."""
     counts = text.split(",")
-    if not all(count.isdigit() and int(count) for count in counts):
+    if not all(re.fullmatch("[1-9][0-9]{0,4}", count) for count in counts):
         raise InputError(f"--threads is '{text}', but must be numbers above 0 like 1,2.")
     return [int(count) for count in counts]

@@ -21,10 +21,15 @@ def generate(
     json: Json = False,
 ) -> None:
     """Continue a text with a trained language model."""
+    import math
+
     from thinrnn.lab import recipes
     from thinrnn.lab.cli.find_model import find_model
     from thinrnn.lab.cli.output import show
+    from thinrnn.lab.run import InputError
 
+    if not math.isfinite(temperature):
+        raise InputError(f"--temperature is {temperature}, but must be a number.")
     found = find_model(path, kind)
     recipes.require_recipe(found.recipe, "language_model")
     recipe = recipes.language_model_recipe()

@@ -26,6 +26,7 @@ from pydantic import (
 from pydantic_core import from_json
 
 from thinrnn._files import read_bytes
+from thinrnn._schema import MOST
 from thinrnn.lab.recipes.schedule import lr_factor
 from thinrnn.lab.run.errors import InputError
 
@@ -112,7 +113,9 @@ class TrainingSettings(BaseModel):
         "auto", description="arithmetic; auto: bf16 where the GPU has it"
     )
     cuda_graphs: bool = Field(True, description="run training steps as CUDA graphs, on a GPU")
-    threads: int = Field(0, ge=0, description="CPU threads for training; 0: torch's choice")
+    threads: int = Field(
+        0, ge=0, le=65536, description="CPU threads for training; 0: torch's choice"
+    )
     eval_batch: int = Field(10, ge=1, description="sequences per batch in the final evaluation")
     log_every: int = Field(50, ge=1, description="steps between two lines of metrics.jsonl")
     checkpoint_seconds: float = Field(
@@ -124,7 +127,9 @@ class TrainingSettings(BaseModel):
     tensorboard: bool = Field(True, description="also write TensorBoard events, if installed")
     bench_batch: int = Field(10, ge=1, description="batch size when the models are timed")
     bench_steps: int = Field(30, ge=1, description="tokens per sequence when the models are timed")
-    bench_threads: int = Field(1, ge=1, description="CPU threads when the models are timed")
+    bench_threads: int = Field(
+        1, ge=1, le=65536, description="CPU threads when the models are timed"
+    )
     bench_seconds: float = Field(1.0, ge=0, description="how long each model is timed")
 
     def __init__(self, **values: Any) -> None:
@@ -157,6 +162,15 @@ class TrainingSettings(BaseModel):
                     raise ValueError(f"{info.field_name} is not valid JSON: {error}.") from None
         elif get_origin(kind) is tuple and not isinstance(value, list | tuple):
             return [value]
+        return value
+
+    @field_validator("*")
+    @classmethod
+    def _can_be_counted(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse integers that neither torch nor a machine can count to."""
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, int) and part > MOST:
+                raise ValueError(f"{info.field_name} is too large: {MOST} is the limit.")
         return value
 
     @model_validator(mode="after")

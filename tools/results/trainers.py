@@ -78,6 +78,7 @@ TABLES: dict[str, tuple[str, Callable[[Found], str]]] = {
     "scaling": ("speed/scaling.json", scaling),
     "latency target": ("speed/latency-target-cpu.json", latency),
     "sizes demo": ("sizes/several-sizes-demo.json", sizes),
+    "sizes demo constant": ("sizes/several-sizes-demo-constant.json", sizes),
     "sizes ptb": ("sizes/several-sizes-ptb.json", sizes),
 }
 

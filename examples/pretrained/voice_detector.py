@@ -60,7 +60,11 @@ class VoiceDetector(nn.Module):
 
 
 def pretrained() -> VoiceDetector:
-    """Return the detector with the weights that the package silero-vad brings."""
+    """Return the detector with the weights that the package silero-vad brings as safetensors.
+
+    They come from another training than those of the package's JIT and ONNX models, so outputs
+    differ from theirs; with their weights this module computes what they compute.
+    """
     found = importlib.util.find_spec("silero_vad")
     if found is None or found.origin is None:
         sys.exit("silero-vad is not installed: pip install --no-deps silero-vad")

@@ -3,11 +3,21 @@
 import importlib
 import importlib.util
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import thinrnn
+
+# the parts of silero-vad's own model, and what they are in the example
+VAD_PARTS = {
+    "stft.forward_basis_buffer": "stft_conv.weight",
+    **{f"encoder.{i}.reparam_conv": f"conv{i + 1}" for i in range(4)},
+    "decoder.rnn": "lstm_cell",
+    "decoder.decoder.2": "final_conv",
+}
 
 
 @pytest.fixture
@@ -56,3 +66,26 @@ def test_a_voice_detector_loses_half_of_its_neurons(example):
     assert models["50% reconstruct"].lstm_cell.hidden_size == 64
     assert example.quality(models["50% reconstruct"], detector, *test)["agreement"] > 0.5
     assert models["50% reconstruct"](one).shape == (1, 31)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of TorchScript
+@pytest.mark.parametrize("example", [("silero_vad", "voice_detector")], indirect=True)
+def test_the_voice_detector_computes_what_the_package_computes(example):
+    folder = Path(importlib.util.find_spec("silero_vad").origin).parent
+    package = torch.jit.load(str(folder / "data/silero_vad.jit"), map_location="cpu").eval()
+    detector = example.pretrained()
+    detector.load_state_dict(
+        {
+            name.replace(part, own): tensor
+            for name, tensor in package._model.state_dict().items()
+            for part, own in VAD_PARTS.items()
+            if name.startswith(part)
+        }
+    )
+    sound = voices(4.0)["a"][0] * 5
+    with torch.inference_mode():
+        found = detector(example.windows(sound))[0]
+        pieces = torch.from_numpy(sound)[: len(found) * 512].split(512)
+        expected = torch.cat([package(piece[None], 16_000)[0] for piece in pieces])
+    assert expected.max() - expected.min() > 0.01
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0.0)

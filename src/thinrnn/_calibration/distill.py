@@ -1,6 +1,7 @@
 """distill: a short training in which the small model learns the original's outputs."""
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from thinrnn.errors import CalibrationError
 
 Kind = Literal["auto", "square", "logits", "log_probabilities", "probabilities"]
 SHOW_EVERY = 10  # steps
+WARM_UP = 0.2  # part of the steps
 
 
 def distill(
@@ -41,7 +43,8 @@ def distill(
         model: The original model; it runs in eval.
         data: Example calls as for `prune`; they are gone through again and again.
         steps: Optimizer steps, one call each.
-        lr: The learning rate of Adam, which falls to zero along a cosine.
+        lr: The learning rate of Adam, which rises over the first fifth of the steps and falls to
+            zero along a cosine.
         optimizer: Another optimizer: a function from parameters to an optimizer, such as
             `lambda parameters: torch.optim.SGD(parameters, lr=0.1)`. Its rate falls as well.
         outputs: What the outputs are, see `distillation_loss`.
@@ -66,7 +69,7 @@ def distill(
     dropouts = _ready_for_backward_(student)
     parameters = [p for p in student.parameters() if p.requires_grad]
     optim = torch.optim.Adam(parameters, lr=lr) if optimizer is None else optimizer(parameters)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optim, steps)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optim, lambda step: _rate(step, steps))
     means = [p.detach().clone() for p in parameters]
     with _shown(steps, progress) as advance:
         for step, call in enumerate(itertools.islice(itertools.cycle(calls), steps), 1):
@@ -92,6 +95,15 @@ def distill(
     for rnn, dropout in dropouts.items():
         rnn.dropout = dropout
     return student.eval()
+
+
+def _rate(step: int, steps: int) -> float:
+    """Return the part of the learning rate at a step: up along a line, down along a cosine.
+
+    Adam's first steps are as large as its later ones, whatever the slopes: at the full rate they
+    would move a model that is nearly right.
+    """
+    return min(1.0, (step + 1) / (WARM_UP * steps + 1)) * (1 + math.cos(math.pi * step / steps)) / 2
 
 
 def _ready_for_backward_(model: nn.Module) -> dict[nn.RNNBase, float]:

@@ -33,10 +33,13 @@ def prune_folder(
     model, plan, batches = recipe.calibrate(
         folder, data, config=config, calls=calls, progress=progress
     )
+    progress.line(f"pruning on {calls} batches")
     small = thinrnn.prune(
         model, batches, params=params, macs=macs, score=score, sequential=sequential, plan=plan
     )
+    progress.line("measuring the original")
     before = recipe.score(folder, files, config=config, progress=progress)
     write_beside(small, folder, out, "float32")
+    progress.line("measuring the small model")
     after = recipe.score(out, files, config=config, progress=progress)
     return before, after, thinrnn.pruning_report(small)

@@ -94,8 +94,14 @@ def tensors(result: Any) -> list[Tensor]:
 
 
 def assert_same(result: Any, expected: Any, tolerance: float = 1e-12) -> None:
-    """Fail unless both hold equal tensors of equal shapes."""
-    torch.testing.assert_close(tensors(result), tensors(expected), rtol=tolerance, atol=tolerance)
+    """Fail unless both hold equal tensors of equal shapes.
+
+    The gradients of a relu RNN grow to 1e5, and rounding errors with them.
+    """
+    wanted = tensors(expected)
+    largest = max((float(t.abs().max()) for t in wanted if t.numel()), default=1.0)
+    atol = tolerance * max(1.0, largest)
+    torch.testing.assert_close(tensors(result), wanted, rtol=tolerance, atol=atol)
 
 
 def _normal(*shape: int) -> Tensor:

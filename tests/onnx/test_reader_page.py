@@ -295,7 +295,7 @@ def test_program_names_what_is_wrong(
     for extra, message in (
         ([], "has vectors of 2 numbers, but the model was trained with 6"),
         (["--words", "0"], "--words is 0: give 1 or more"),
-        (["--glove", str(tmp_path / "none")], "none does not exist"),
+        (["--glove", str(tmp_path / "none")], "none': No such file"),
     ):
         monkeypatch.setattr("sys.argv", [*arguments, *extra])
         with pytest.raises(SystemExit, match=message):

@@ -59,6 +59,24 @@ def test_any_optimizer_and_no_finite_loss() -> None:
         thinrnn.distill(small, model, [], progress=False)
 
 
+def test_the_rate_rises_and_falls() -> None:
+    model, small, calls = pruned()
+    rates: list[float] = []
+
+    class SGD(torch.optim.SGD):
+        def step(self, closure: object = None) -> None:
+            rates.append(self.param_groups[0]["lr"])
+            super().step()
+
+    thinrnn.distill(
+        small, model, calls, steps=50, optimizer=lambda p: SGD(p, lr=1e-4), progress=False
+    )
+    top = rates.index(max(rates))
+    assert 5 <= top <= 10 and 8e-5 < rates[top] <= 1e-4
+    assert rates[0] < 2e-5 and rates[-1] < 1e-5
+    assert rates[:top] == sorted(rates[:top]) and rates[top:] == sorted(rates[top:], reverse=True)
+
+
 def test_distributions_are_found_by_their_sum() -> None:
     torch.manual_seed(0)
     x, y = torch.randn(2, 6, 5)

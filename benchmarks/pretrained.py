@@ -34,6 +34,7 @@ def main() -> None:
     arguments.add_argument("--speed", action="store_true", help="measure time, not quality")
     arguments.add_argument("--sizes", type=float, nargs="+")
     arguments.add_argument("--steps", type=int, help="of distillation")
+    arguments.add_argument("--scores", nargs="+", help="default: every score")
     arguments.add_argument("--utterances", type=int, default=6, help="of each speaker")
     arguments.add_argument("--out", type=Path, help="default: a file in results/calibration/")
     options = arguments.parse_args()
@@ -53,7 +54,7 @@ def main() -> None:
     test = test if is_detector else [test]
     every = ("magnitude", "activation", "reconstruct")
     every = every if is_detector else (*every, "sequential")
-    more = {} if options.speed else {"scores": every}
+    more = {} if options.speed else {"scores": tuple(options.scores or every)}
     rows: dict[str, dict[str, Any]] = {}
     for size in options.sizes:
         started = time.perf_counter()

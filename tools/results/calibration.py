@@ -15,7 +15,6 @@ FOLDER = "calibration"
 DETECTOR, ENCODER = "voice-detector", "speaker-encoder"
 COLOURS = {
     "reconstruct": "#0969da",
-    "pruned": "#0969da",  # the same, as the encoder's file calls it
     "activation": "#1a7f37",
     "taylor": "#8250df",
     "magnitude": "#bc4c00",

@@ -26,6 +26,14 @@ def packages(tmp_path, monkeypatch):
         sys.modules.pop(name, None)
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c():
+    """Python's own handler, also where a shell has started the tests with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("name", ["inner_package", "outer_package"])
 def test_ctrl_c_waits_until_a_package_is_imported(packages, name):
     before = signal.getsignal(signal.SIGINT)

@@ -5,7 +5,9 @@ captured and all later ones of the same shape are replayed. Whatever changes sha
 (`shrink_`, the start of averaging) needs a new `GraphedStep`.
 """
 
-from collections.abc import Callable
+import contextlib
+import gc
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -34,7 +36,7 @@ class GraphedStep:
         if self.graph is None and self.calls >= self.warmup:
             self.graph = torch.cuda.CUDAGraph()
             # on a stream of its own: graphs of one stream share scratch memory of the library
-            with torch.cuda.graph(self.graph, stream=self.stream):
+            with garbage_kept(), torch.cuda.graph(self.graph, stream=self.stream):
                 self.step(*self.inputs)
         if self.graph is not None:
             self.graph.replay()
@@ -44,3 +46,15 @@ class GraphedStep:
         with torch.cuda.stream(self.stream):
             self.step(*self.inputs)
         torch.cuda.current_stream().wait_stream(self.stream)
+
+
+@contextlib.contextmanager
+def garbage_kept() -> Iterator[None]:
+    """Pause the garbage collector: the end of an old graph would break a capture."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,4 +1,4 @@
-"""Five texts that differ, from files that Python and Debian ship, and the Penn Treebank.
+"""Texts that differ: from files that Python ships, and the Penn Treebank by words and characters.
 
     python -m benchmarks.corpora FOLDER --ptb PTB
 
@@ -16,7 +16,6 @@ from thinrnn.lab.recipes.language_model.corpus import PARTS, built_in_pieces
 from thinrnn.lab.recipes.language_model.held_out import held_out
 
 Parts = dict[str, str]
-LICENSES = Path("/usr/share/common-licenses")
 MOST = 1_200_000  # characters of a text that is read by characters
 
 
@@ -46,19 +45,12 @@ def source_code(ptb: Path) -> Parts:
     return held_out("".join(text for _, text in modules())[:MOST])
 
 
-def licenses(ptb: Path) -> Parts:
-    """The licenses that Debian ships, to be read by characters."""
-    files = sorted(path for path in LICENSES.iterdir() if not path.is_symlink())
-    return held_out("".join(path.read_text(encoding="utf-8") for path in files))
-
-
 CORPORA: dict[str, Callable[[Path], Parts]] = {
     "ptb": penn_treebank,
     "ptb-characters": penn_treebank_characters,
     "python-documentation": python_documentation,
     "docstrings": book,
     "source-code": source_code,
-    "licenses": licenses,
 }
 
 

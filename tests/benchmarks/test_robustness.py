@@ -27,8 +27,8 @@ def test_docstrings_are_found_at_every_depth():
 def test_a_run_is_measured_once_and_collected(tmp_path, monkeypatch, capsys):
     words = " ".join(f"w{i * i % 37} and w{i % 11}," for i in range(900))
     for part in ("train", "valid", "test"):
-        (tmp_path / f"licenses.{part}.txt").write_text(words)
-    run = robustness.Run("licenses", "rnn", 64, tied=False, seed=0, device="cpu", epochs=2)
+        (tmp_path / f"book.{part}.txt").write_text(words)
+    run = robustness.Run("book", "rnn", 64, tied=False, seed=0, device="cpu", epochs=2)
     first = robustness.measure_into(run, tmp_path, tmp_path, deadline=1e12)
     assert first.startswith(f"{run.name}: dense ")
     assert "the time is over" in robustness.measure_into(run, tmp_path, tmp_path, deadline=0)

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from thinrnn.lab.recipes.language_model.choose import usual_lr
+from thinrnn.lab.recipes.language_model.choose import usual_lr, usual_width
 from tools.results.tables import markdown
 
 FILE = "speed/robustness.json"
@@ -25,7 +25,7 @@ def table(found: dict[str, Any]) -> str:
         tied = "tied" if run["tied"] else "untied"
         what = f"{run['cell'].upper()} {run['width']}, {tied}, seed {run['seed']}"
         what += "*" * has_another_rate(run)
-        ratios = [_ratio(run["models"][kind]["ratio"]) for kind in KINDS]
+        ratios = [_ratio(run, run["models"][kind]) for kind in KINDS]
         speeds = [f"{speed:.2f}" for speed in speeds_of(run)]
         passes = f"{run['epochs']} x {run['tokens']:,}"
         lines.append([run["device"], run["corpus"], what, passes, *ratios, *speeds])
@@ -48,10 +48,16 @@ def any_other_rate(found: dict[str, Any]) -> bool:
     return any(map(has_another_rate, found["runs"]))
 
 
-def above(found: dict[str, Any]) -> tuple[int, int]:
-    """Return how many models are worse than the 5-gram model, and how many there are."""
-    ratios = [model["ratio"] for run in found["runs"] for model in run["models"].values()]
-    return sum(ratio > 1 for ratio in ratios), len(ratios)
+def above(found: dict[str, Any]) -> tuple[int, int, int]:
+    """Return how many models are worse than the 5-gram model, of them narrow, of how many."""
+    all_of = [(run, model) for run in found["runs"] for model in run["models"].values()]
+    worse = [(run, model) for run, model in all_of if model["ratio"] > 1]
+    return len(worse), sum(is_narrow(*each) for each in worse), len(all_of)
+
+
+def is_narrow(run: dict[str, Any], model: dict[str, Any]) -> bool:
+    """Return whether the text allows wider layers than the model has."""
+    return bool(max(model["shape"][1:]) < usual_width(run["tokens"]))
 
 
 def slower(found: dict[str, Any]) -> tuple[int, int]:
@@ -60,8 +66,11 @@ def slower(found: dict[str, Any]) -> tuple[int, int]:
     return sum(speed < SLOWEST for speed in speeds), len(speeds)
 
 
-def _ratio(value: float) -> str:
-    return f"**{value:.2f}**" if value > 1 else f"{value:.2f}"
+def _ratio(run: dict[str, Any], model: dict[str, Any]) -> str:
+    ratio = f"{model['ratio']:.2f}"
+    if model["ratio"] <= 1:
+        return ratio
+    return f"*{ratio}*" if is_narrow(run, model) else f"**{ratio}**"
 
 
 def _order(run: dict[str, Any]) -> tuple[Any, ...]:

@@ -204,6 +204,11 @@ def choose_training(choices: Choices, tokens: int) -> Choices:
     return choices.choose("by width", init_range="width")
 
 
+def usual_width(tokens: int) -> int:
+    """Return the widest layer that a text of so many tokens allows."""
+    return max((w for w in WIDTHS if w <= WIDTH * math.sqrt(tokens)), default=WIDTHS[0])
+
+
 def usual_lr(optimizer: str, cell: str, width: int) -> float:
     """Return the learning rate of an optimizer for layers of a width."""
     return _round(ADAM[cell] / math.sqrt(width) if optimizer == "adam" else SGD[cell])

@@ -48,7 +48,7 @@ class Trainer(Generic[S, D]):
     def train(self, stop: StopRequest) -> None:
         """Train until the phase is over."""
         p = self.phase
-        self.progress.start(p.name, p.steps, p.step)
+        self.progress.start(p.name, p.steps, p.step, p.later)
         if p.step == 0:
             self.save()
         while not p.is_over:
@@ -146,9 +146,10 @@ class Trainer(Generic[S, D]):
         return self.seconds_before + time.monotonic() - self.began
 
     def time_left(self) -> str:
-        """Return how long the rest of this phase takes, at its mean speed in this process."""
+        """Return how long the rest of the run takes, at this phase's mean speed since it began."""
         p = self.phase
-        return time_left(time.monotonic() - self.began, p.step - self.first, p.steps - p.step)
+        left = p.steps - p.step + p.later
+        return time_left(time.monotonic() - self.began, p.step - self.first, left)
 
     def is_due(self) -> bool:
         """Whether it is time for a checkpoint."""

@@ -1,7 +1,5 @@
 import io
 
-import pytest
-
 from thinrnn.lab.run.progress import Bar, Plain, shown_on, time_left
 
 
@@ -36,15 +34,27 @@ def test_lines_that_come_often_leave_no_room_for_others():
     assert "gated 60/100" in out.getvalue()
 
 
+def test_what_comes_later_is_part_of_the_time_left():
+    out = io.StringIO()
+    plain = Plain(out, every=0)
+    plain.start("dense", 100, later=150)
+    plain.began -= 60
+    plain.step(50, loss="5.0")
+    assert "4:00 left" in out.getvalue()
+
+
 def test_the_bar_knows_the_time_left_although_steps_take_minutes():
     now = 0.0
-    bar = Bar(io.StringIO())
+    out = io.StringIO()
+    bar = Bar(out)
     bar.rich.get_time = lambda: now
-    bar.start("dense", 100)
+    bar.start("dense", 100, later=20)
     for step in (10, 20, 30):
         now += 100
         bar.step(step)
-    assert bar.rich.tasks[0].time_remaining == pytest.approx(700)
+    bar.rich.console.print(bar.rich.get_renderable())
+    assert out.getvalue().rstrip().endswith("15:00")
+    bar.end()
 
 
 def test_a_terminal_gets_a_bar_with_the_texts_beside_it():

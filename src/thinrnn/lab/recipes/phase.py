@@ -95,6 +95,14 @@ class Phase(Generic[S, D]):
         """What a training step calls; made in the first one, when the model has its shape."""
         return self.processes.wrapped(self.model)
 
+    @functools.cached_property
+    def later(self) -> float:
+        """How long the phases after this one take, in steps of this one."""
+        names = self.settings.phases
+        after = names[names.index(self.name) + 1 :]
+        steps = {name: self.recipe.steps(self.settings, self.data, name)[1] for name in after}
+        return sum(PHASE_TIMES[name] * steps[name] for name in after) / PHASE_TIMES[self.name]
+
     @property
     def is_over(self) -> bool:
         return self.stopped or self.epoch >= self.epochs
@@ -280,6 +288,7 @@ class Phase(Generic[S, D]):
 
 
 PLAN = "plan.json"  # in the run folder
+PHASE_TIMES = {"dense": 1.0, "gated": 0.8, "control": 0.55}  # of a step, about
 OTHER_SEED = 7919  # between the seeds of two processes
 COUNTERS = ("step", "epoch", "history", "bad_epochs", "stopped", "fold_difference")
 

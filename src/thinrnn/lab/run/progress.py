@@ -15,8 +15,11 @@ from thinrnn.lab.printable import printable
 class Progress:
     """Where a recipe reports its progress; this one shows nothing of it."""
 
-    def start(self, title: str, total: int, done: int = 0) -> None:
-        """Begin a task of `total` steps, of which `done` are done already."""
+    def start(self, title: str, total: int, done: int = 0, later: float = 0) -> None:
+        """Begin a task of `total` steps, of which `done` are done already.
+
+        What comes after it takes as long as `later` more steps; it is part of the time left.
+        """
 
     def step(self, done: int, **shown: str) -> None:
         """Report the number of finished steps; `shown` are texts to print beside it."""
@@ -37,18 +40,19 @@ class Plain(Progress):
 
     def __init__(self, out: TextIO, every: float = 60.0) -> None:
         self.out, self.every = out, every
-        self.title, self.total, self.first = "", 0, 0
+        self.title, self.total, self.first, self.later = "", 0, 0, 0.0
         self.began = self.printed = time.monotonic()
 
-    def start(self, title: str, total: int, done: int = 0) -> None:
-        self.title, self.total, self.first = title, total, done
+    def start(self, title: str, total: int, done: int = 0, later: float = 0) -> None:
+        self.title, self.total, self.first, self.later = title, total, done, later
         self.began = self.printed = time.monotonic()
 
     def step(self, done: int, **shown: str) -> None:
         now = time.monotonic()
         if now - self.printed < self.every:
             return
-        left = time_left(now - self.began, done - self.first, self.total - done)
+        steps = self.total - done + self.later
+        left = time_left(now - self.began, done - self.first, steps)
         details = "  ".join(f"{key} {value}" for key, value in shown.items())
         self.line(f"{self.title} {done}/{self.total}  {details}  {left} left")
 
@@ -62,15 +66,25 @@ class Bar(Progress):
 
     def __init__(self, out: TextIO) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, ProgressColumn, Task, TextColumn
         from rich.progress import Progress as RichProgress
+        from rich.text import Text
+
+        class TimeLeft(ProgressColumn):
+            """The time for this task and what comes later, at the mean speed of this task."""
+
+            max_refresh = 0.5
+
+            def render(self, task: Task) -> Text:
+                left = (task.remaining or 0) + task.fields["later"]
+                return Text(time_left(1.0, task.speed or 0, left), style="progress.remaining")
 
         self.rich = RichProgress(
             TextColumn("{task.description}"),
             BarColumn(bar_width=24),
             TextColumn("{task.completed}/{task.total}"),
             TextColumn("{task.fields[shown]}"),
-            TimeRemainingColumn(),
+            TimeLeft(),
             console=Console(file=out),
             transient=True,
             # Of all updates: by default those of 30 seconds count, in which there may be none.
@@ -79,11 +93,12 @@ class Bar(Progress):
         self.task: Any = None
         self.details = ""
 
-    def start(self, title: str, total: int, done: int = 0) -> None:
+    def start(self, title: str, total: int, done: int = 0, later: float = 0) -> None:
         if self.task is not None:
             self.rich.remove_task(self.task)
         self.details = ""
-        self.task = self.rich.add_task(title, total=total, completed=done, shown="")
+        shown = {"shown": "", "later": later}
+        self.task = self.rich.add_task(title, total=total, completed=done, **shown)
         self.rich.start()
 
     def step(self, done: int, **shown: str) -> None:
@@ -108,7 +123,7 @@ def shown_on(out: TextIO) -> Iterator[Progress]:
         progress.end()
 
 
-def time_left(spent: float, done: int, left: int) -> str:
+def time_left(spent: float, done: float, left: float) -> str:
     """Return the time for `left` steps at the speed so far, as m:ss or h:mm:ss."""
     if done <= 0:
         return "-:--"

@@ -22,7 +22,7 @@ from thinrnn.lab.recipes.language_model.corpus import Text, load_text, pieces_of
 from thinrnn.lab.recipes.language_model.data import UNK, Splitting, split_tokens, streams
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
 from thinrnn.lab.recipes.language_model.windows import TextWindows
-from thinrnn.lab.recipes.phase import Phase
+from thinrnn.lab.recipes.phase import PHASE_TIMES, Phase
 from thinrnn.lab.recipes.protocol import Recipe
 
 Settings = LanguageModelSettings
@@ -35,7 +35,6 @@ WIDTHS = (64, 96, 128, 200, 300, 400, 650, 1000, 1500)
 WIDTH = 0.7  # times the square root of the tokens
 READ = 8e6  # tokens that are worth reading, in 1 to 10 passes
 MOST_EPOCHS = 20
-ALL_PHASES = {"dense": 1.0, "gated": 1.1, "control": 0.5}  # their time, in that of dense
 OTHER_SECONDS = 15.0  # reading, timing, the report
 # The rate of Adam times the square root of the width; the rates of SGD.
 ADAM = {"lstm": 0.07, "gru": 0.07, "rnn": 0.05, "rhn": 0.05}
@@ -232,7 +231,7 @@ def pass_seconds(
         phase.take_step()
         steps += 1
     seconds = (_now(device) - began) / steps
-    return seconds * phase.epoch_steps * sum(ALL_PHASES[name] for name in settings.phases)
+    return seconds * phase.epoch_steps * sum(PHASE_TIMES[name] for name in settings.phases)
 
 
 def _now(device: torch.device) -> float:

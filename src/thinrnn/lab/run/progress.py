@@ -97,8 +97,7 @@ class Bar(Progress):
         if self.task is not None:
             self.rich.remove_task(self.task)
         self.details = ""
-        shown = {"shown": "", "later": later}
-        self.task = self.rich.add_task(title, total=total, completed=done, **shown)
+        self.task = self.rich.add_task(title, total=total, completed=done, shown="", later=later)
         self.rich.start()
 
     def step(self, done: int, **shown: str) -> None:

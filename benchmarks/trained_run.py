@@ -12,17 +12,17 @@ from torch import Tensor, nn
 
 import thinrnn
 from thinrnn._calibration.prune import Calibration
+from thinrnn._gates.attach import is_attached
 from thinrnn._model.copying import copy_module
 from thinrnn._model.tree import map_tensors
+from thinrnn.errors import TargetError
 from thinrnn.lab import recipes
 from thinrnn.lab.recipes.optimizer import make_optimizer
-from thinrnn.lab.recipes.phase import start_with_
+from thinrnn.lab.recipes.phase import known_plan, start_with_
 from thinrnn.lab.recipes.settings import changed
 from thinrnn.lab.run import RunFolder
 from thinrnn.lab.run.progress import Silent
 from tools.results.paths import without_paths
-
-LR_PART = 0.2  # of the run's learning rate, at the beginning of a training
 
 
 class TrainedRun:
@@ -43,11 +43,13 @@ class TrainedRun:
         progress = Silent()
         self.data = self.recipe.load_data(self.settings, progress)
         self.batches = self.recipe.batches(self.settings, self.data, "dense", device, run, progress)
-        self.epoch, _ = self.recipe.steps(self.settings, self.data, "dense")
+        self.epoch = self.batches.epoch_steps
         model = self.recipe.build(self.settings, self.data)
         start_with_(model, self.recipe.trained(run.path / "dense", self.data))
-        self.plan = self.recipe.find_plan(self.settings, model)
-        self.recipe.set_dropout_(self.settings, model, "dense", 0.0)
+        if changes:
+            self.plan = self.recipe.find_plan(self.settings, model)
+        else:
+            self.plan = known_plan(self.recipe, self.settings, self.data, run)
         self.model = model.to(device)
         self.calls = map_tensors(list(self.recipe.calls(self.data, calls)), lambda x: x.to(device))
         self.calibration = Calibration(self.model, self.calls, plan=self.plan)
@@ -79,22 +81,42 @@ class TrainedRun:
         spans = ((side, side.argmax(-1).detach()) for side in output)
         return sum(nn.functional.cross_entropy(side, best) for side, best in spans)
 
-    def train_(self, model: nn.Module, steps: int) -> nn.Module:
-        """Train a plain model for some steps at a falling rate, as the run did."""
+    def reachable(self, sizes: Sequence[float]) -> list[float]:
+        """Return the parts of the mult-adds that pruning can reach, and name the others."""
+        errors = self.calibration.errors("magnitude")
+        found = []
+        for macs in sizes:
+            try:
+                self.calibration.chosen(errors, params=None, macs=macs, keep={})
+                found.append(macs)
+            except TargetError as error:
+                print(f"left out: {error}", flush=True)
+        return found
+
+    def best(self, values: Sequence[float]) -> float:
+        """Return the best of some values of the headline metric."""
+        return min(values) if self.better == "lower" else max(values)
+
+    def train_(self, model: nn.Module, steps: int, rate: float) -> nn.Module:
+        """Train a plain model for some steps at a rate that falls from a part of the run's to 0."""
         training = Training(self, model)
         for step in range(steps):
-            training.step(0.5 * (1 + math.cos(math.pi * step / steps)))
+            training.step(rate * 0.5 * (1 + math.cos(math.pi * step / steps)))
         return model.eval()
 
     def gated(
-        self, sizes: list[float], steps: int, start: Mapping[str, Tensor] | None = None
+        self,
+        sizes: Sequence[float],
+        steps: int,
+        rate: float,
+        start: Mapping[str, Tensor] | None = None,
     ) -> Iterator[tuple[float, int, nn.Module]]:
         """Train with gates; yield size, steps so far and a small model at each size."""
         model = thinrnn.attach_(copy_module(self.model), self.plan)
-        target = thinrnn.Target(model, macs=sizes, steps=steps, start=start)
+        target = thinrnn.Target(model, macs=list(sizes), steps=steps, start=start)
         training = Training(self, model)
         for done in range(1, steps + 1):
-            training.step(1.0)
+            training.step(rate)
             target.step()
             if target.reached:
                 yield target.reached, done, thinrnn.compact(model)
@@ -110,11 +132,13 @@ class Training:
         self.optimizer = make_optimizer(run.settings, model)
         self.state: Any = None
         self.steps = 0
+        removed = 0.0 if is_attached(model) else 1 - run.macs(model) / run.full
+        run.recipe.set_dropout_(run.settings, model, "gated", removed)
 
-    def step(self, factor: float) -> None:
-        """Take the next step; the factor is that of the learning rate."""
+    def step(self, rate: float) -> None:
+        """Take the next step at a part of the run's learning rate."""
         settings = self.run.settings
-        self.optimizer.set_lr(LR_PART * settings.lr * factor)
+        self.optimizer.set_lr(rate * settings.lr)
         self.optimizer.zero_grad(set_to_none=True)
         if self.steps % self.run.epoch == 0:
             self.state = None
@@ -138,7 +162,8 @@ def going_on(
     if not options.out.exists():
         return found
     record = json.loads(options.out.read_bytes())
-    is_same = all(record["settings"][name] == getattr(options, name) for name in same)
+    given = json.loads(json.dumps(vars(options), default=str))
+    is_same = all(record["settings"].get(name) == given[name] for name in same)
     if not is_same or abs(record["dense"] / dense - 1) > 1e-3:
         raise SystemExit(f"{options.out} is of another model or training: choose another --out.")
-    return {name: record[name] for name in (*found, "dense_trained") if name in record}
+    return {name: record[name] for name in found}

@@ -17,7 +17,10 @@ ONE_SHOT = {
         for s in ("reconstruct", "taylor")
         for r in (True, False)
     ],
-    "gates": [{"macs": 0.5, "real_macs": 0.49, "pruned": 95.5, "trained": 85.25}],
+    "gates": [
+        {"macs": 0.5, "real_macs": 0.49, "pruned": 95.0, "trained": 86.25},
+        {"macs": 0.5, "real_macs": 0.49, "pruned": 95.5, "trained": 85.25},
+    ],
     "as_long": [{"macs": 0.5, "real_macs": 0.5, "pruned": 200, "trained": 86}],
 }
 

@@ -119,9 +119,12 @@ def one_shot_table(record: dict[str, Any]) -> str:
     for row in record["one_shot"]:
         name = f"`{row['score']}`, {'refitted' if row['refitted'] else 'dropped'}"
         rows.setdefault(name, {})[row["macs"]] = row
-    others = {"as_long": "`reconstruct`, trained as long as the gates", "gates": "gates"}
-    for key, name in others.items():
-        for row in record[key]:
+    others = {
+        "`reconstruct`, trained as long as the gates": record["as_long"],
+        "gates": best_gates(record),
+    }
+    for name, found in others.items():
+        for row in found:
             rows.setdefault(name, {})[row["macs"]] = row
     lines = [
         [name, *(_both(found[size]) if size in found else "-" for size in sizes)]
@@ -129,6 +132,16 @@ def one_shot_table(record: dict[str, Any]) -> str:
     ]
     columns = (f"{size:.0%} of the mult-adds" for size in sizes)
     return markdown(["pruned → trained", *columns], lines)
+
+
+def best_gates(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the best model of each size, where gates were trained at several rates."""
+    best = min if record["model"]["better"] == "lower" else max
+    sizes = dict.fromkeys(row["macs"] for row in record["gates"])
+    return [
+        best((r for r in record["gates"] if r["macs"] == macs), key=lambda row: row["trained"])
+        for macs in sizes
+    ]
 
 
 def _both(row: dict[str, float]) -> str:
@@ -148,7 +161,7 @@ def one_shot(record: dict[str, Any]) -> "Figure":
                 label = f"{score}, {'refitted' if refitted else 'dropped'}"
                 _plot(axes, line, key, dash, color=COLOURS[score], label=label)
         if key == "trained":
-            _plot(axes, record["gates"], key, "s-", color="black", label="gates that learn")
+            _plot(axes, best_gates(record), key, "s-", color="black", label="gates that learn")
             _plot(
                 axes, record["as_long"], key, "D--", color="#0a3069", label="reconstruct, as long"
             )

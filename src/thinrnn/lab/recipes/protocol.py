@@ -39,6 +39,7 @@ class TrainingBatches(Protocol):
     """The training data of a phase, in an order that only the settings decide."""
 
     rows: int  # length of the first tensor of a whole batch; only whole ones run as CUDA graphs
+    epoch_steps: int  # batches in a pass over the data
 
     def batch(self, step: int) -> tuple[Tensor, ...]:
         """Return what a step of the phase reads."""

@@ -40,12 +40,12 @@ class QuestionBatches:
         self.settings, self.rows = settings, settings.batch
         self.questions = questions_of(settings, data)
         self.train = Batches(data.train, data.tables, device)
-        self.number = len(self.questions) // settings.batch  # of batches in a pass
+        self.epoch_steps = len(self.questions) // settings.batch
         self.order: tuple[int, list[Tensor]] = (-1, [])
 
     def batch(self, step: int) -> tuple[Tensor, ...]:
         """Return the questions of a step."""
-        s, (number, place) = self.settings, divmod(step, self.number)
+        s, (number, place) = self.settings, divmod(step, self.epoch_steps)
         if self.order[0] != number:
             generator = torch.Generator().manual_seed(1_000_003 * s.seed + number)
             lengths = self.train.context_lengths

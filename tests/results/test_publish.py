@@ -11,6 +11,7 @@ from thinrnn.lab.cli import main
 from thinrnn.lab.data import corpora
 from thinrnn.lab.recipes.language_model import corpus as texts_module
 from thinrnn.lab.run import RunFolder
+from tools.results.__main__ import main as results_main
 from tools.results.publish import one_line_lists, without_paths
 
 OPTIONS = {
@@ -101,6 +102,18 @@ def test_the_stored_model_is_measured_as_loaded_and_eval_agrees(run, data, tmp_p
     small = json.loads((run / "small.json").read_text())
     assert stored["weights"] == small["weights"]
     assert stored["valid_perplexity"] == pytest.approx(small["valid_perplexity"], rel=0.02)
+
+
+def test_a_stored_model_is_stored_again_in_another_precision(run, data, tmp_path, publish):
+    publish(run, "--to", tmp_path / "results", "--name", "mine", "--store", "float16")
+    before = json.loads((tmp_path / "results/mine.json").read_text())
+    results = ["--to", str(tmp_path / "results"), "--data", str(data)]
+    assert results_main(["store", "mine", "--precision", "int8", *results]) == 0
+    after = json.loads((tmp_path / "results/mine.json").read_text())
+    assert after["stored"]["precision"] == "int8"
+    assert after["stored"]["bytes"] < before["stored"]["bytes"]
+    assert after["models"] == before["models"]
+    assert results_main(["store", "yours", "--precision", "int8", *results]) == 2
 
 
 def test_a_control_trained_beside_the_run_is_its_control(run, data, tmp_path, publish):

@@ -2,6 +2,7 @@
 
 python -m tools.results                                   write RESULTS.md and the tables
 python -m tools.results publish runs/ptb-paper --store int8
+python -m tools.results store squad-thin --precision int8 --data data
 """
 
 import argparse
@@ -13,7 +14,9 @@ from thinrnn.errors import ThinRNNError
 from thinrnn.lab.run import InputError, RunFolder
 from thinrnn.lab.run.progress import shown_on
 from tools.results.pages import write_pages
-from tools.results.publish import publish
+from tools.results.publish import publish, store_again
+
+PRECISIONS = ("float32", "float16", "int8")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,6 +25,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         if options.command == "publish":
             _publish(options)
+        elif options.command == "store":
+            _store(options)
         else:
             changed = write_pages(Path())
             print(f"wrote {_names(changed)}" if changed else "all pages are up to date")
@@ -60,6 +65,15 @@ def _publish(options: argparse.Namespace) -> None:
         print(f"wrote {_names(written)}")
 
 
+def _store(options: argparse.Namespace) -> None:
+    """Store published models in another precision; then write the pages."""
+    with shown_on(sys.stdout) as progress:
+        for name in options.names:
+            precision, data = options.precision, options.data
+            store_again(name, options.to, precision=precision, data=data, progress=progress)
+    write_pages(options.to.resolve().parent)
+
+
 def _names(paths: list[Path]) -> str:
     return ", ".join(map(str, paths))
 
@@ -76,12 +90,17 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument("--name", default="", help="default: the preset's name, with the seed")
     command.add_argument(
         "--store",
-        choices=("float32", "float16", "int8"),
+        choices=PRECISIONS,
         help="also store the small model in this precision and measure it again",
     )
     command.add_argument("--data", type=Path, help="folder with the texts to measure it on")
     command.add_argument("--control", type=Path, help="run folder of a separately trained control")
     command.add_argument("--json", action="store_true", help="print one JSON object")
+    again = commands.add_parser("store", help="store published models in another precision")
+    again.add_argument("names", nargs="+", help="names of published runs with a stored model")
+    again.add_argument("--to", type=Path, default=Path("results"), help="folder of the results")
+    again.add_argument("--precision", choices=PRECISIONS, required=True)
+    again.add_argument("--data", type=Path, required=True, help="folder with the texts")
     return parser
 
 

@@ -10,8 +10,9 @@ from thinrnn.errors import RunError
 from thinrnn.lab import recipes
 from thinrnn.lab.command import command
 from thinrnn.lab.recipes.finish import store
+from thinrnn.lab.recipes.protocol import Recipe
 from thinrnn.lab.run import InputError, RunFolder
-from thinrnn.lab.run.files import write_atomic
+from thinrnn.lab.run.files import remove_folder, write_atomic
 from thinrnn.lab.run.folder import KIND_OF
 from thinrnn.lab.run.metrics import read_metrics
 from thinrnn.lab.run.progress import Progress
@@ -53,16 +54,37 @@ def publish(
     if control is not None:
         add_control(result, run, control)
     if precision is not None:
-        stored = folder / "models" / name
-        result["stored"] = {
-            "precision": precision,
-            **_store(run, stored, precision, data, progress),
-        }
+        if run.summary("small") is None:
+            raise RunError(f"{run.path} has no small model to store: leave --store out.")
+        recipe, stored = recipes.recipe(run.config["recipe"]), folder / "models" / name
+        model = run.path / "model"
+        measured = _store(recipe, model, stored, precision, data, run.config, progress)
+        result["stored"] = {"precision": precision, **measured}
     path = folder / f"{place(name)}.json"
     write_atomic(path, one_line_lists(result))
     pattern, picture = run.path / "pattern.json", folder / f"{place(name)}.svg"
     if pattern.exists():
         write_atomic(picture, pattern_picture(json.loads(pattern.read_bytes())))
+    return path
+
+
+def store_again(
+    name: str, folder: Path, *, precision: Precision, data: Path, progress: Progress
+) -> Path:
+    """Store a published model in another precision, measure it as loaded; return its result."""
+    path = folder / f"{place(name)}.json"
+    if not path.exists():
+        raise InputError(f"there is no {path}: publish the run first.")
+    result = json.loads(path.read_bytes())
+    if "stored" not in result:
+        raise InputError(f"{path} has no stored model: publish the run again with --store.")
+    recipe, stored = recipes.recipe(result["recipe"]), folder / "models" / name
+    new = stored.with_name(f"{name}.new")
+    measured = _store(recipe, stored, new, precision, data, result, progress)
+    remove_folder(stored)
+    new.rename(stored)
+    result["stored"] = {"precision": precision, **measured}
+    write_atomic(path, one_line_lists(result))
     return path
 
 
@@ -175,14 +197,17 @@ def _with_corpus(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _store(
-    run: RunFolder, folder: Path, precision: Precision, data: Path | None, progress: Progress
+    recipe: Recipe[Any, Any],
+    model: Path,
+    folder: Path,
+    precision: Precision,
+    data: Path | None,
+    config: dict[str, Any],
+    progress: Progress,
 ) -> dict[str, Any]:
-    """Store the small model of a run and return what the stored one, as loaded, measures."""
-    if run.summary("small") is None:
-        raise RunError(f"{run.path} has no small model to store: leave --store out.")
-    recipe = recipes.recipe(run.config["recipe"])
-    store(recipe, run.path / "model", folder, precision)
+    """Store the small model of a folder; return what the stored one, as loaded, measures."""
+    store(recipe, model, folder, precision)
     files = {} if data is None else recipe.find_texts(data)
-    measured = recipe.score(folder, files, config=run.config, progress=progress)
+    measured = recipe.score(folder, files, config=config, progress=progress)
     size = sum(file.stat().st_size for file in folder.iterdir())
     return {**measured, "bytes": size}

@@ -39,9 +39,12 @@ class PlanFile(Schema):
     groups: tuple[Group, ...]
     refused: tuple[Refusal, ...] = ()
     outside: tuple[str, ...] = ()
+    applied: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
 
     def plan(self) -> Plan:
-        return Plan(groups=self.groups, refused=self.refused, outside=self.outside)
+        return Plan(
+            groups=self.groups, refused=self.refused, outside=self.outside, applied=self.applied
+        )
 
 
 class RecordFile(Schema):

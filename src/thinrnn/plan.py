@@ -11,8 +11,8 @@ positions where the neuron is *read* by zero, so the outputs are those of a mode
 import fnmatch
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
@@ -198,6 +198,9 @@ class Plan:
         refused: those that cannot, with the reasons.
         outside: arguments of modules ("lstm.state", "lstm.input") that the model's own code fills
             at full width, for example with zeros; the small model selects the kept entries there.
+        applied: how often a step of the example applies each matrix, by name, which is what
+            mult-adds are counted by: 8 for a convolution with eight places for each step of the
+            recurrent layer. Without it, each matrix counts once.
 
     Raises:
         PlanError: if two groups have one name, or a name that is looked up is not in the plan.
@@ -214,6 +217,7 @@ class Plan:
     groups: tuple[Group, ...]
     refused: tuple[Refusal, ...] = ()
     outside: tuple[str, ...] = ()
+    applied: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = [group.name for group in self.groups]

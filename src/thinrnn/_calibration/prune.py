@@ -6,6 +6,7 @@ calls ── moments of what each matrix reads ── scores ── selection �
 import itertools
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from thinrnn._discovery.find import find_groups
 from thinrnn._gates.attach import attach_, attached
 from thinrnn._gates.estimators import Fixed
 from thinrnn._gates.sizes import Sizes
+from thinrnn._layers.applications import applications
 from thinrnn._model.copying import copy_module
 from thinrnn._model.isolation import run
 from thinrnn._model.tree import call_arguments, tensors_in
@@ -109,6 +111,9 @@ class Calibration:
         plan = find_groups(model, self.calls[0]) if plan is None else plan
         self.model = copy_module(model).eval()
         plan = plan.fitted(self.model)
+        if not plan.applied:
+            counts = applications(self.model, call_arguments(self.calls[0]))
+            plan = replace(plan, applied=counts.per_step())
         matrices = find_matrices(self.model, plan)
         blind = [g.name for g in plan if not any(g.name in m.columns for m in matrices.values())]
         self.plan = plan.without(*blind) if blind else plan

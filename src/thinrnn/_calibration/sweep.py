@@ -166,7 +166,7 @@ def sweep(
     )
     rows = []
     for size, one in models.items():
-        size_of = count(one)
+        size_of = count(one, calibration.calls[0])
         same = Agreement(0.0, 1.0, 1.0)
         agreement = pruning_report(one).agreement if size in small else same
         timing = times[f"{size:.0%}"].median

@@ -87,7 +87,8 @@ def find_groups(model: nn.Module, example: Any, *, states: Sequence[str] = ()) -
         proven = prove(plan, clone, probe.examples, can_train=probe.can_train)
         failed = proven.refused[len(plan.refused) :]
         new = [finder.reasons.explained(refusal, finder.couplings[0]) for refusal in failed]
-        return replace(proven, refused=(*plan.refused, *new))
+        applied = probe.applications.per_step()
+        return replace(proven, refused=(*plan.refused, *new), applied=applied)
 
 
 def _probe(model: nn.Module, arguments: Arguments) -> Probe:

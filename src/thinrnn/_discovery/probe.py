@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from thinrnn._discovery.raw_tensors import FunctionalLinear, RawTensor, RawTensorMode
 from thinrnn._discovery.recording import OTHER_PATH, Comparison, Diverged, Recorder, Recording, Seen
+from thinrnn._layers.applications import Applications, counting
 from thinrnn._layers.base import Layer
 from thinrnn._layers.registry import layers_of
 from thinrnn._model.isolation import run, where_in_user_code
@@ -199,7 +200,9 @@ class Probe:
             return note(layer, F.linear(*args, **kwargs))
 
         mode = RawTensorMode(self.held, linear, lambda names, others: None)
-        self._call(mode, call, self.arguments)
+        with counting(self.model) as counts:
+            self._call(mode, call, self.arguments)
+        self.applications = Applications(self.model, counts)
         self.used = mode.used  # raw tensors in use
         called = {name: layer for name, layer in self.known.items() if name in self.layers}
         self.layers = called | self.layers  # those without a module come last

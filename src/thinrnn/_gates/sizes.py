@@ -30,7 +30,7 @@ class Entry:
     """One parameter, and what it counts for."""
 
     name: str
-    is_matrix: bool  # its elements are mult-adds of a step
+    times: float  # how often a step multiplies by it
     gates: int  # rows per neuron in a recurrent matrix (4 in an LSTM), else 0
 
 
@@ -50,10 +50,7 @@ class Sizes:
         for name, tensor in tensors.items():
             if isinstance(tensor, nn.Parameter):
                 names.setdefault(id(tensor), []).append(name)
-        self.entries = [
-            Entry(n[0], any(_is_matrix(layers, model, name) for name in n), _gates(layers, n[0]))
-            for n in names.values()
-        ]
+        self.entries = [_entry(layers, model, plan, same) for same in names.values()]
 
         unowned = torch.zeros(sum(self.groups.values()), dtype=torch.float64)
         owned: dict[tuple[int, int], Tensor] = {}  # (tensor, dimension) -> counts (N,)
@@ -84,7 +81,7 @@ class Sizes:
         self.constant = torch.tensor(constant, dtype=torch.float64)  # (E,)
         self.weights: dict[What, Tensor] = {  # what one element of each parameter counts for (E,)
             "params": torch.ones(len(self.entries), dtype=torch.float64),
-            "macs": torch.tensor([float(e.is_matrix) for e in self.entries]).double(),
+            "macs": torch.tensor([e.times for e in self.entries], dtype=torch.float64),
         }
         self.base: dict[What, float] = {"params": 0.0, "macs": 0.0}  # of a model without elements
         self._at_hand: dict[tuple[torch.device, torch.dtype], tuple[Tensor, ...]] = {}
@@ -149,6 +146,14 @@ class Sizes:
         slopes.index_add_(0, columns, counted * lengths[rows])
         costs = (self.counts @ slopes / limit).clamp(min=FREE)  # (N,)
         return dict(zip(self.groups, costs.split(list(self.groups.values())), strict=True))
+
+
+def _entry(layers: dict[str, Layer], model: nn.Module, plan: Plan, names: list[str]) -> Entry:
+    if plan.applied:
+        times = sum(plan.applied.get(name, 0.0) for name in names)
+    else:
+        times = float(any(_is_matrix(layers, model, name) for name in names))
+    return Entry(names[0], times, _gates(layers, names[0]))
 
 
 def _is_matrix(layers: dict[str, Layer], model: nn.Module, name: str) -> bool:

@@ -68,8 +68,8 @@ class Target:
         model: A model with gates, from `attach_`.
         params: Parameters to end with: a fraction of the full size (up to 1), or a number; or
             several of these in falling order.
-        macs: Mult-adds per step to end with, given the same way. Only one of the two may be
-            several.
+        macs: Mult-adds per step to end with, given the same way; each matrix counts as often as
+            the example of `find_groups` applies it. Only one of the two may be several.
         latency: The time of a call to end with, as in "2 ms" or "350 us". It needs `on`.
         on: Where that time is measured, a `Latency`.
         steps: Calls of `step()` after which the limit is reached.

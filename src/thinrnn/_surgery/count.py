@@ -1,18 +1,15 @@
 """count: parameters, mult-adds and bytes of a model, by module."""
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, nn
-from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch import nn
 
 from thinrnn._gates.attach import is_attached
 from thinrnn._gates.sizes import NO_PRODUCTS, Sizes
-from thinrnn._layers.registry import layer_of
+from thinrnn._layers.applications import applications
 from thinrnn._model.copying import copy_module
-from thinrnn._model.isolation import run
-from thinrnn._model.tree import call_arguments, tensors_in
+from thinrnn._model.tree import call_arguments
 from thinrnn._surgery.compact import compact
 from thinrnn._table import table
 from thinrnn.plan import Plan, named_tensors
@@ -26,7 +23,7 @@ class ModuleCount:
         name: The module's name in the model.
         kind: The name of its class.
         params: Parameters.
-        macs: Mult-adds of one step.
+        macs: Mult-adds of a step.
         bytes: Bytes of its parameters.
         applied: How often the example applies its matrices; None without an example.
 
@@ -50,7 +47,8 @@ class Count:
     Attributes:
         params: Parameters; a tied one counts once.
         weights: Parameters without biases, as the paper counts.
-        macs: Mult-adds of one step: every matrix applied once. An embedding is looked up, not
+        macs: Mult-adds of a step of the recurrent layer that runs most often: each matrix as often
+            as the example applies it, or once without an example. An embedding is looked up, not
             multiplied.
         bytes: Bytes of the parameters.
         modules: The same numbers for each module, as `ModuleCount`.
@@ -81,14 +79,14 @@ class Count:
 def count(model: nn.Module, example: Any = None) -> Count:
     """Count parameters, mult-adds per step and bytes of a model, in all and by module.
 
-    A tied parameter counts once in `params` and `bytes`, under the first module that has it, and as
-    mult-adds where it is a matrix. In modules that thinrnn cannot cut, parameters called weight
-    count as matrices.
+    A tied parameter counts once, under the first module that has it. Without an example,
+    parameters called weight count as matrices in modules that thinrnn cannot cut.
 
     Args:
         model: Any model. One with gates counts as what `compact` would make of it.
         example: What to call the model with (a tensor, or a tuple of positional arguments) to count
-            the mult-adds of the whole call as well.
+            how often each matrix is applied. `find_groups` does the same, and a `Target` counts by
+            it.
 
     Returns:
         A `Count`.
@@ -99,38 +97,41 @@ def count(model: nn.Module, example: Any = None) -> Count:
     """
     if is_attached(model):
         model = compact(model)
-    matrices = {e.name for e in Sizes(model, Plan(())).entries if e.is_matrix}
-    aliases: dict[int, list[str]] = {}
+    applied = _Applied(model, example)
     tensors = named_tensors(model)
+    aliases: dict[int, list[str]] = {}
     for name, tensor in tensors.items():
         if isinstance(tensor, nn.Parameter):
             aliases.setdefault(id(tensor), []).append(name)
-    applied = {} if example is None else _applications(model, example)
     modules = []
-    example_macs = 0
+    example_macs = 0.0
+    multiplied: set[int] = set()  # a tied matrix counts in the first module that multiplies by it
     for name, module in model.named_modules():
         own = {f"{name}.{p}" if name else p: t for p, t in module.named_parameters(recurse=False)}
         own = {p: t for p, t in own.items() if not p.startswith("thinrnn:")}
         if not own:
             continue
         first = [t for p, t in own.items() if aliases[id(t)][0] == p]
-        macs = sum(t.numel() for t in own.values() if _multiplies(module, t, aliases, matrices))
         params = sum(t.numel() for t in first)
         size = sum(t.numel() * t.element_size() for t in first)
-        has_place = macs > 0 or layer_of(name, module) is not None
-        # what a parametrization computes is used once for each use of the module that has it
-        times = applied.get(name.partition(".parametrizations.")[0]) if has_place else None
-        example_macs += macs * (times or 0)
+        macs = 0.0
+        if not isinstance(module, NO_PRODUCTS):
+            mine = [t for t in own.values() if id(t) not in multiplied]
+            multiplied |= {id(t) for t in mine}
+            macs = sum(t.numel() * applied.times(aliases[id(t)]) for t in mine)
+        example_macs += macs
         kind = type(module).__name__
-        modules.append(ModuleCount(name or "(model)", kind, params, macs, size, times))
+        per_step = round(macs / applied.steps)
+        places = applied.places([alias for t in own.values() for alias in aliases[id(t)]])
+        modules.append(ModuleCount(name or "(model)", kind, params, per_step, size, places))
     weights = sum(tensors[names[0]].numel() for names in aliases.values() if not _is_bias(names[0]))
     return Count(
         params=sum(m.params for m in modules),
         weights=weights,
-        macs=sum(m.macs for m in modules),
+        macs=round(example_macs / applied.steps),
         bytes=sum(m.bytes for m in modules),
         modules=tuple(modules),
-        example_macs=example_macs if example is not None else None,
+        example_macs=None if example is None else round(example_macs),
     )
 
 
@@ -138,38 +139,23 @@ def _is_bias(name: str) -> bool:
     return name.rpartition(".")[2].startswith("bias")
 
 
-def _multiplies(
-    module: nn.Module, tensor: Tensor, aliases: dict[int, list[str]], matrices: set[str]
-) -> bool:
-    no_products = isinstance(module, NO_PRODUCTS)
-    return not no_products and aliases[id(tensor)][0] in matrices and tensor.dim() > 1
+class _Applied:
+    """How often each parameter is applied: in the call of an example, or once without one."""
 
+    def __init__(self, model: nn.Module, example: Any) -> None:
+        if example is None:
+            found = {e.name: e.times for e in Sizes(model, Plan(())).entries}
+            self.multiplied, self.seen, self.steps = found, {}, 1.0
+        else:
+            seen = applications(copy_module(model).eval(), call_arguments(example))
+            self.multiplied, self.steps = seen.multiplied, seen.steps
+            self.seen = {**seen.looked_up, **seen.multiplied}
 
-def _applications(model: nn.Module, example: Any) -> dict[str, int]:
-    """Return how many vectors each module's matrices are applied to in one call."""
-    clone = copy_module(model).eval()
-    counts: dict[str, int] = defaultdict(int)
+    def times(self, names: list[str]) -> float:
+        """Return how often a matrix is applied that has these names."""
+        return sum(self.multiplied.get(name, 0.0) for name in names)
 
-    def hook(name: str) -> Any:
-        def note(module: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-            taken = next(tensors_in((args, kwargs, result)), None)
-            vectors = 0 if taken is None or not taken.dim() else _vectors(module, taken, result)
-            counts[name] += vectors
-            if isinstance(module, nn.MultiheadAttention):  # it uses this one without calling it
-                counts[f"{name}.out_proj".lstrip(".")] += vectors
-
-        return note
-
-    for name, module in clone.named_modules():
-        module.register_forward_hook(hook(name), with_kwargs=True)
-    run(clone, call_arguments(example))
-    return counts
-
-
-def _vectors(module: nn.Module, taken: Tensor, result: Tensor) -> int:
-    if isinstance(module, _ConvTransposeNd):
-        return taken.numel() // module.in_channels
-    if isinstance(module, _ConvNd):
-        return result.numel() // module.out_channels
-    width = taken.shape[-1] if taken.is_floating_point() else 1  # an id is one vector
-    return taken.numel() // width
+    def places(self, names: list[str]) -> int | None:
+        """Return how often the example applies the one of these parameters that it uses most."""
+        most = max((self.seen.get(name, 0.0) for name in names), default=0.0)
+        return round(most) if most else None

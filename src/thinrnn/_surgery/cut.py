@@ -176,7 +176,8 @@ def plan_after(plan: Plan, positions: Positions, keep: Keep, renamed: dict[str, 
         states = tuple(_state_after(state, plan, keep, number) for state in group.states)
         size = len(keep[group.name])
         groups.append(replace(group, size=size, slices=tuple(slices), states=states))
-    return Plan(tuple(groups), plan.refused, plan.outside)
+    applied = {renamed.get(name, name): times for name, times in plan.applied.items()}
+    return Plan(tuple(groups), plan.refused, plan.outside, applied)
 
 
 def _state_after(state: State, plan: Plan, keep: Keep, number: Tensor) -> State:

@@ -454,38 +454,59 @@ def test_scores_that_do_not_fit_are_refused(start: dict[str, Tensor], score: Any
         thinrnn.Target(model, params=0.5, start=start, score=score)
 
 
+@pytest.mark.parametrize("shrinks", [True, False])
 @pytest.mark.parametrize("what", ["params", "macs"])
-def test_several_sizes_are_reached_one_after_the_other(what: str) -> None:
+def test_several_sizes_are_finished_one_after_the_other(what: str, shrinks: bool) -> None:
     sizes = [0.5, 0.25, 0.12]
     model, full = language_model(), size_of(language_model(), what)
-    target = thinrnn.Target(model, **{what: sizes}, steps=100)
-    reached = []
-    for _ in range(110):
+    target = thinrnn.Target(model, **{what: sizes}, steps=30, finish=10)
+    assert target.calls == 120
+    reached, progress, rates = {}, [], []
+    for call in range(1, 131):
+        rates.append(target.rate)
+        learns = [gate.log_alpha.requires_grad for gate in thinrnn.gates(model).values()]
+        assert learns == [call == 1 or (call % 40 in range(2, 31) and call < 121)] * len(learns)
         for gate in thinrnn.gates(model).values():
-            gate.log_alpha.data.add_(torch.randn(gate.size))
+            if gate.log_alpha.requires_grad:
+                gate.log_alpha.data.add_(torch.randn(gate.size))
         target.step()
+        progress.append(target.progress)
+        if call % 40 == 35 and shrinks:
+            thinrnn.shrink_(model)
         if target.reached:
-            reached.append(target.reached)
-            assert_met(model, target, what, sizes[-1] * full)
+            reached[call] = target.reached
             small = thinrnn.compact(model)
+            thinrnn.verify(model, small, torch.randint(WORDS, (4, 2)))
             assert 0.9 * target.reached * full < size_of(small, what) <= target.reached * full
-    assert reached == sizes
+    assert reached == {40: 0.5, 80: 0.25, 120: 0.12}
+    assert progress == sorted(progress) and progress[-1] == 1
+    assert rates[:31] == [1.0] * 31 and rates[39] == pytest.approx(0.1)  # down to almost 0
+    assert rates[40] < rates[41] < rates[42] == 1.0  # up again, before the next gates close
+    assert rates[120:] == [0.0] * 10
 
 
-def test_sizes_on_the_way_change_nothing_else() -> None:
-    """Before the first stop a target with several sizes is the target with the last one."""
-    models = [language_model(), language_model()]
-    targets = [
-        thinrnn.Target(model, params=params, steps=100)
-        for model, params in zip(models, (0.12, [0.5, 0.12]), strict=True)
-    ]
-    for _ in range(30):
-        for model, target in zip(models, targets, strict=True):
+def test_a_checkpoint_between_two_sizes_goes_on() -> None:
+    """A target that is loaded in a finish, or after one, does what the other one would have."""
+    ends = []
+    for stop in (None, 35, 45):
+        torch.manual_seed(0)
+        model = language_model()
+        target = thinrnn.Target(model, params=[0.5, 0.2], steps=30, finish=10)
+        for call in range(target.calls):
+            if call == stop:
+                state, weights = target.state_dict(), model.state_dict()
+                model = language_model()
+                model.load_state_dict(weights)
+                target = thinrnn.Target(model, params=[0.5, 0.2], steps=30, finish=10)
+                target.load_state_dict(state)
             for gate in thinrnn.gates(model).values():
-                gate.log_alpha.data.add_(torch.linspace(-1, 1, gate.size))
+                if gate.log_alpha.requires_grad:
+                    gate.log_alpha.data.add_(torch.linspace(-1, 1, gate.size) * (1 + call % 3))
             target.step()
-    gates = [thinrnn.gates(model) for model in models]
-    assert all(torch.equal(gates[0][name].log_alpha, gates[1][name].log_alpha) for name in gates[0])
+        ends.append(thinrnn.gates(model))
+    for name, gate in ends[0].items():
+        assert torch.equal(gate.log_alpha, ends[1][name].log_alpha)
+        assert torch.equal(gate.log_alpha, ends[2][name].log_alpha)
 
 
 @pytest.mark.parametrize(
@@ -494,7 +515,7 @@ def test_sizes_on_the_way_change_nothing_else() -> None:
         ({"params": [0.25, 0.5]}, "falling order"),
         ({"params": [0.5, 0.5]}, "falling order"),
         ({"params": [1e9, 0.5]}, "falling order"),
-        ({"params": [0.5, 0.499], "steps": 10}, "too few"),
+        ({"params": [0.5, 0.25], "finish": -1}, "finish=-1"),
         ({"params": [0.5, 0.25], "macs": 0.5}, "without another limit"),
         ({"params": []}, "give params="),
     ],

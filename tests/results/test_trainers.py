@@ -22,9 +22,9 @@ def test_tables_show_what_was_measured():
 
     scores = {"params": 50, "valid_perplexity": 40.0, "test_perplexity": 39.0}
     worse = {"valid_perplexity": 0.005, "test_perplexity": -0.01}
-    row = {"size": "0.5", "one_run": scores, "own_run": scores, "worse": worse}
+    row = {"steps": 8000, "size": "0.5", "one_run": scores, "own_run": scores, "worse": worse}
     text = sizes({"models": [row], **ABOUT})
-    assert "| 0.5 | 50 | 40.00 | 40.00 | 39.00 | 39.00 | +0.5 % | -1.0 % |" in text
+    assert "| 8,000 | 0.5 | 50 | 40.00 | 40.00 | 39.00 | 39.00 | +0.5 % | -1.0 % |" in text
 
 
 def test_what_was_not_measured_is_left_out(tmp_path):

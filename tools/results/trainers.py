@@ -60,6 +60,7 @@ def sizes(found: Found) -> str:
     """Return the perplexities from one training and from a training for each size."""
     rows = [
         [
+            f"{row.get('steps') or found['steps_of_each_training']:,}",
             row["size"],
             f"{row['one_run']['params']:,}",
             *(f"{row[run][p]:.2f}" for p in PERPLEXITIES for run in ("one_run", "own_run")),
@@ -67,8 +68,8 @@ def sizes(found: Found) -> str:
         ]
         for row in found["models"]
     ]
-    head = ("size", "parameters", "valid, one training", "valid, own", "test, one training")
-    more = ("test, own", "valid difference", "test difference")
+    head = ("steps", "size", "parameters", "valid, one training", "valid, own")
+    more = ("test, one training", "test, own", "valid difference", "test difference")
     return f"{markdown((*head, *more), rows)}\n\n{_source(found)}"
 
 
@@ -78,8 +79,9 @@ TABLES: dict[str, tuple[str, Callable[[Found], str]]] = {
     "scaling": ("speed/scaling.json", scaling),
     "latency target": ("speed/latency-target-cpu.json", latency),
     "sizes demo": ("sizes/several-sizes-demo.json", sizes),
-    "sizes demo constant": ("sizes/several-sizes-demo-constant.json", sizes),
     "sizes ptb": ("sizes/several-sizes-ptb.json", sizes),
+    "sizes branches": ("sizes/branches-demo.json", sizes),
+    "sizes branches constant": ("sizes/branches-demo-constant.json", sizes),
 }
 
 

@@ -57,9 +57,10 @@ class Target:
     before `steps` calls, give the target to `compact`, which then applies the final limit.
 
     Give several sizes in falling order, as in `params=[0.5, 0.25, 0.1]`, to get a model of each
-    from one training. The limit comes down to the last one as if it were alone; on the way
-    `reached` names each of the others once. Then `compact(model)` is a small model of that size,
-    which you can train a little more on its own while the gated model goes on.
+    from one training. For each size the limit comes down over `steps` calls, then the selection
+    stands still for `finish` calls, in which you take the learning rate down: multiply it by
+    `rate`. After the last of them `reached` is that size, and `compact(model)` the model to keep.
+    Then the gates learn again, and the limit comes down to the next size.
 
     Gates need time to learn: with Adam, `gate_lr * steps` should be 10 or more. A target warns when
     it is about to close gates that have hardly moved from their random start.
@@ -72,7 +73,8 @@ class Target:
             the example of `find_groups` applies it. Only one of the two may be several.
         latency: The time of a call to end with, as in "2 ms" or "350 us". It needs `on`.
         on: Where that time is measured, a `Latency`.
-        steps: Calls of `step()` after which the limit is reached.
+        steps: Calls of `step()` after which the limit is reached; with several sizes, of each.
+        finish: Calls of `step()` that each size gets on top, with the selection as it is.
         equal: Keep as many neurons in all layers and directions of a recurrent module, so that
             `compact` returns a plain `nn.LSTM`, `nn.GRU` or `nn.RNN` instead of an `RNNStack`.
         score: What ranks the neurons of a group: "gates", the learned ones; or, as controls with
@@ -84,18 +86,21 @@ class Target:
             Without it they start alike and know nothing. It is for trained models.
 
     Attributes:
-        steps: Calls of `step()` after which the limit is reached.
+        steps: Calls of `step()` after which the limit is reached; with several sizes, of each.
+        finish: Calls of `step()` that each size gets on top.
+        calls: Calls of `step()` for all sizes together.
         steps_done: Calls of `step()` so far.
         progress: How far the limit has come down, from 0 to 1.
+        rate: What to multiply the learning rate by: 1, and from 1 to 0 in each finish.
         limit: The size that is allowed now, as in `{"params": ..., "macs": ...}`; a latency is in
             milliseconds.
-        reached: The size, as given, that the last call of `step()` reached, or None.
+        reached: The size, as given, that the last call of `step()` finished, or None.
         is_settled: Whether the selection is final.
 
     Raises:
         GateError: The model has no gates.
         TargetError: No limit is given, no choice of neurons meets it, the score is unknown, `start`
-            does not fit the groups, or several sizes do not fall or come too close for the `steps`.
+            does not fit the groups, or several sizes do not fall.
 
     Example:
         >>> model, x = nn.LSTM(16, 32, num_layers=2), torch.randn(10, 4, 16)
@@ -123,12 +128,15 @@ class Target:
         latency: str | None = None,
         on: Times | None = None,
         steps: int = 1000,
+        finish: int = 0,
         equal: bool = False,
         score: Score = "gates",
         start: Mapping[str, Tensor] | None = None,
     ) -> None:
         if steps < 1:
             raise TargetError(f"steps={steps}: the limit is lowered over 1 step or more.")
+        if finish < 0:
+            raise TargetError(f"finish={finish}: a size gets 0 steps or more to finish.")
         if score not in get_args(Score):
             raise TargetError(f"score={score!r}: write one of {', '.join(get_args(Score))}.")
         self.gated = attached(model)
@@ -145,9 +153,9 @@ class Target:
         given: dict[What, list[float]] = {"params": listed(params), "macs": listed(macs)}
         last = {what: sizes[-1] for what, sizes in given.items() if sizes}
         self.full, self.goal = read_limits(self.sizes, latency=milliseconds, **last)
-        self.steps = steps
+        self.steps, self.finish = steps, finish
         self._equal = equal_sets(self.gated.first_plan) if equal else []
-        self._sizes = self._places(given)  # step -> the size reached there, as given and in limits
+        self._sizes = self._read_sizes(given)
         self.score = score
         self.steps_done = 0
         self._has_closed = False
@@ -158,51 +166,74 @@ class Target:
         }
 
     @property
+    def calls(self) -> int:
+        """Calls of `step()` for all sizes together."""
+        return len(self._sizes) * (self.steps + self.finish)
+
+    @property
     def is_settled(self) -> bool:
         """Whether the selection is final."""
-        return self.steps_done >= self.steps
+        return self.steps_done >= self.calls - self.finish
 
     @property
     def reached(self) -> float | None:
-        """The size, as given, that the last call of `step()` reached, or None."""
-        return self._sizes[self.steps_done][0] if self.steps_done in self._sizes else None
+        """The size, as given, that the last call of `step()` finished, or None."""
+        place, rest = divmod(self.steps_done, self.steps + self.finish)
+        return None if rest or not 0 < place <= len(self._sizes) else self._sizes[place - 1][0]
+
+    @property
+    def rate(self) -> float:
+        """What to multiply the learning rate of the next training step by.
+
+        It is 1 while the limit comes down, and falls to 0 in each finish. After one it rises again,
+        in the time in which the gates learn and nothing closes.
+        """
+        place, done = self._place(self.steps_done + 1)
+        if not self.finish:
+            return 1.0
+        if done > self.steps:
+            return max(0.0, 1 - (done - self.steps - 1) / self.finish)
+        return min(1.0, done / (WARM_UP * self.steps)) if place else 1.0
 
     @property
     def progress(self) -> float:
-        """How far the limit has come down, from 0 to 1, in equal factors."""
+        """How far the limit has come down, from 0 to 1, in equal factors for each size."""
         return self.progress_at(self.steps_done)
 
     def progress_at(self, step: int) -> float:
         """Return how far the limit has come down after this many steps, from 0 to 1."""
-        part = (step / self.steps - WARM_UP) / (1 - WARM_UP)
-        return min(max(part, 0.0), 1.0)
+        place, done = self._place(step)
+        return (place + self._part(done)) / len(self._sizes)
 
     @property
     def limit(self) -> Limits:
         """The size that is allowed now."""
-        if self.is_settled:
-            return dict(self.goal)
-        return {
-            what: full * math.pow(self.goal[what] / full, self.progress)
-            for what, full in self.full.items()
-        }
+        place, done = self._place(self.steps_done)
+        goal = self._sizes[place][1]
+        if done >= self.steps:
+            return dict(goal)
+        before = self._sizes[place - 1][1] if place else self.full
+        part = self._part(done)
+        return {what: full * math.pow(goal[what] / full, part) for what, full in before.items()}
 
     def step(self) -> None:
         """Count a training step, and close the gates that no longer fit the limit."""
-        if self.steps_done == 0:
-            self.gated.unfreeze_()
-            self._rank_by_start()
-            self._stop_learning()
         self.steps_done += 1
-        is_last = self.steps_done == self.steps
-        is_look = self.steps_done % max(1, self.steps // LOOKS) == 0 and 0 < self.progress < 1
-        if not (is_last or is_look or self.reached):
+        place, done = self._place(self.steps_done)
+        if done == 1:
+            self.gated.unfreeze_()
+            if place == 0:
+                self._rank_by_start()
+            self._stop_learning()
+        is_last = done == self.steps
+        is_look = done % max(1, self.steps // LOOKS) == 0 and 0 < self._part(done) < 1
+        if not (is_last or is_look):
             return
         if not self._has_closed:
             if self.score == "gates" and not self.start:
                 self._warn_if_random()
             self._has_closed = True
-        self._close(self._sizes[self.steps_done][1] if self.reached else self.limit)
+        self._close(self.limit)
         if is_last:
             self.gated.freeze_()
 
@@ -241,7 +272,7 @@ class Target:
             self.full["latency"] = float(times["full"])
         if self.steps_done:
             self._stop_learning()
-        if self.is_settled:
+        if self._place(self.steps_done)[1] >= self.steps:
             self.gated.freeze_()
 
     def _checked(self, start: Mapping[str, Tensor] | None, score: Score) -> dict[str, Tensor]:
@@ -268,28 +299,29 @@ class Target:
             gate.start = (gate.start.double().mean() + spread).to(gate.start)
             gate.log_alpha = gate.start[gate.origin.cpu()]
 
-    def _places(self, given: dict[What, list[float]]) -> dict[int, tuple[float, Limits]]:
-        """Return after which step each size is reached, the last one after the last step."""
+    def _read_sizes(self, given: dict[What, list[float]]) -> list[tuple[float, Limits]]:
+        """Return each size as given, with its limits."""
         what: What = max(given, key=lambda name: len(given[name]))
         sizes = given[what]
-        if not sizes:
-            return {}
-        if len(sizes) > 1 and len(self.goal) > 1:
+        if len(sizes) < 2:
+            return [(sizes[0] if sizes else self.goal["latency"], self.goal)]
+        if len(self.goal) > 1:
             raise TargetError("give several sizes of params or of macs, without another limit.")
-        full, goal = self.full[what], self.goal[what]
+        full = self.full[what]
         limits = [absolute(size, full) for size in sizes]
-        falling = all(low < high for high, low in itertools.pairwise([full, *limits]))
-        if len(sizes) > 1 and not falling:
+        if not all(low < high for high, low in itertools.pairwise([full, *limits])):
             raise TargetError(f"{what}={sizes}: give the sizes in falling order.")
-        places = {}
-        for size, limit in zip(sizes[:-1], limits, strict=False):
-            progress = math.log(full / limit) / math.log(full / goal)
-            step = math.ceil(self.steps * (WARM_UP + (1 - WARM_UP) * progress))
-            places[step] = (size, {what: limit})
-        places[self.steps] = (sizes[-1], self.goal)
-        if len(places) < len(sizes):
-            raise TargetError(f"{what}={sizes}: steps={self.steps} are too few to stop at each.")
-        return places
+        return [(size, {what: limit}) for size, limit in zip(sizes, limits, strict=True)]
+
+    def _place(self, step: int) -> tuple[int, int]:
+        """Return which size a call of `step()` belongs to, and how many it has had with it."""
+        each = self.steps + self.finish
+        place = min(max(step - 1, 0) // each, len(self._sizes) - 1)
+        return place, step - place * each
+
+    def _part(self, done: int) -> float:
+        """Return how far the limit has come down for a size after so many calls, from 0 to 1."""
+        return min(max((done / self.steps - WARM_UP) / (1 - WARM_UP), 0.0), 1.0)
 
     def _stop_learning(self) -> None:
         """Let gates that rank nothing learn nothing; they stay random until the size is reached."""

@@ -125,18 +125,18 @@ def test_a_refused_group_has_a_reason() -> None:
 
 
 class Attention(nn.Module):
-    """Two raw parameters read the neurons."""
+    """Two raw parameters read the neurons, at places that find_groups does not try."""
 
     def __init__(self) -> None:
         super().__init__()
         self.rnn = nn.GRU(3, 6, batch_first=True)
-        self.query = nn.Parameter(torch.randn(6))
-        self.key = nn.Parameter(torch.randn(6, 2))
+        self.query = nn.Parameter(torch.randn(11))
+        self.key = nn.Parameter(torch.randn(11, 2))
         self.head = nn.Linear(6, 2)
 
     def forward(self, x: Tensor) -> Tensor:
         h = self.rnn(x)[0]
-        scores = h @ self.query + (h @ self.key).tanh().sum(-1)
+        scores = h @ self.query[5:] + (h @ self.key[5:]).tanh().sum(-1)
         return self.head((torch.softmax(scores, 1)[..., None] * h).sum(1))
 
 
@@ -147,18 +147,18 @@ def test_raw_parameters_are_declared_one_by_one() -> None:
     assert [g.name for g in plan] == ["x"]
     (refusal,) = [r for r in plan.refused if r.group.name == "rnn.l0"]
     assert set(refusal.undeclared) == {"query", "key"}
-    half = plan.using("rnn.l0", "query", dim=0)
+    half = plan.using("rnn.l0", "query", dim=0, at=(5,))
     assert [g.name for g in half] == ["x"]
     (left,) = [r for r in half.refused if r.group.name == "rnn.l0"]
     assert left.undeclared == ("key",)
-    whole = half.using("rnn.l0", "key", dim=0)
+    whole = half.using("rnn.l0", "key", dim=0, at=(5,))
     assert [g.name for g in whole] == ["x", "rnn.l0"]
     assert Plan.from_json(whole.to_json()) == whole
     thinrnn.attach_(model, whole)
     thinrnn.gates(model)["rnn.l0"].log_alpha = torch.tensor([0.3, -9, 2, 1, -9, 0])
     small = thinrnn.compact(model)
-    assert small.query.shape == (4,)
-    assert small.key.shape == (4, 2)
+    assert small.query.shape == (9,)
+    assert small.key.shape == (9, 2)
     assert thinrnn.verify(model, small, x) < 1e-12
 
 

@@ -305,13 +305,9 @@ class Attention(nn.Module):
         return self.out((weights.unsqueeze(-1) * h).sum(1))
 
 
-def test_raw_readers_are_declared_and_factors_are_found() -> None:
+def test_raw_readers_and_factors_are_found() -> None:
     model, example = Attention().double(), torch.randn(3, 6, 5).double()
     plan = thinrnn.find_groups(model, example)
-    refusal = next(r for r in plan.refused if r.group.name == "rnn.l0")
-    assert refusal.undeclared == ("v",)
-    assert "plan.using('rnn.l0', 'v', dim=...)" in refusal.reason
-    plan = plan.using("rnn.l0", "v", dim=0)
     parameters = {s.parameter for s in plan["rnn.l0"].slices}
     assert {"scale", "v", "out.weight", "rnn.weight_hh_l0"} <= parameters
     thinrnn.attach_(model, plan)

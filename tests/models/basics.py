@@ -179,12 +179,7 @@ class SelfAttention(nn.Module):
         return self.out(self.attention(h, h, h, need_weights=False)[0])
 
 
-def _declare_bidaf(plan):
-    plan = plan.using("encoder.l0", "w", dim=0, at=(0, 10, 20))
-    return plan.using("encoder.l0_reverse", "w", dim=0, at=(5, 15, 25))
-
-
-@case(lambda: (words(20, 4, 6), words(20, 4, 3)), declare=_declare_bidaf)
+@case(lambda: (words(20, 4, 6), words(20, 4, 3)))
 class BiDAF(nn.Module):
     def __init__(self):
         super().__init__()

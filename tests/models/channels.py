@@ -145,7 +145,7 @@ class HeadsByView(nn.Module):
         return self.out(F.gelu(self.proj((a @ v).transpose(1, 2).reshape(b, t, -1))))
 
 
-@case(lambda: floats(3, 6, 5), declare=lambda plan: plan.using("rnn.l0", "v", dim=0))
+@case(lambda: floats(3, 6, 5))
 class PerChannelParameters(Between):
     """Scale, shift and mask of one number per channel, and a raw vector that reads them all."""
 
@@ -291,7 +291,7 @@ class InterleavedGLU(Between):
         return value * torch.sigmoid(gate)
 
 
-@case(lambda: floats(3, 6, 5), declare=lambda plan: plan.using("rnn.l0", "query", dim=2))
+@case(lambda: floats(3, 6, 5))
 class QueryByHand(Between):
     """A raw query that reads by a product and a sum, while the sequence goes on to be pooled."""
 
@@ -305,7 +305,7 @@ class QueryByHand(Between):
         return (h * scores.softmax(1).unsqueeze(-1)).sum(1)
 
 
-@case(lambda: floats(3, 1, 5), declare=lambda plan: plan.using("rnn.l0", "query", dim=2))
+@case(lambda: floats(3, 1, 5))
 class QueryOneStep(QueryByHand):
     """One step only: the softmax over it is constant, so no value shows that the query reads."""
 

@@ -39,12 +39,7 @@ class MaskedLinear(nn.Linear):
         return F.linear(x, self.weight * self.mask, self.bias)
 
 
-def _declare_masked(plan):
-    plan = plan.using("rnn.l1", "masked.weight", dim=1)
-    return plan.using("rnn.l1", "masked.mask", dim=1)
-
-
-@case(lambda: floats(3, 6, 5), declare=_declare_masked)
+@case(lambda: floats(3, 6, 5))
 class SubclassedLinear(nn.Module):
     def __init__(self):
         super().__init__()
@@ -594,7 +589,7 @@ class ReturnsItself(nn.Module):
         return self.last
 
 
-@case(lambda: floats(3, 6, 5), declare=lambda plan: plan.using("rnn.l0", "query", dim=0))
+@case(lambda: floats(3, 6, 5))
 class TrainingAttention(nn.Module):
     """Training pools the sequence by a raw query, for a loss of its own."""
 

@@ -226,12 +226,7 @@ class AttentionPool(nn.Module):
         return (weights * x).sum(1), weights
 
 
-def _han_declare(plan):
-    plan = plan.using("word_attention.proj", "word_attention.context", dim=0)
-    return plan.using("sentence_attention.proj", "sentence_attention.context", dim=0)
-
-
-@case(lambda: words(20, 2, 3, 4), declare=_han_declare)
+@case(lambda: words(20, 2, 3, 4))
 class HierarchicalAttention(nn.Module):
     def __init__(self):
         super().__init__()
@@ -385,7 +380,7 @@ class TextCNNGRU(nn.Module):
         return self.fc(torch.cat([h[-1], pooled], 1))
 
 
-@case(lambda: words(20, 3, 6), declare=lambda plan: plan.using("rnn.l0", "out.weight", dim=1))
+@case(lambda: words(20, 3, 6))
 class SampledSoftmaxLM(nn.Module):
     """Raw use of a known layer's weight: rows of the output matrix are looked up."""
 

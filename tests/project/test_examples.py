@@ -20,7 +20,7 @@ LEARNED = {
     "transformers_classifier": (r"right answers: ([\d.]+)%", 65),
     "bigru_tagger_packed": (r"right tags: ([\d.]+)%", 95),
     "speech_proj_lstm": (r"right frames: ([\d.]+)%", 90),
-    "attention_declared_parameter": (r"right answers: ([\d.]+)%", 95),
+    "attention_raw_parameter": (r"right answers: ([\d.]+)%", 95),
 }
 
 

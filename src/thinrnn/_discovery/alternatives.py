@@ -4,21 +4,22 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, islice, product
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from thinrnn._layers.registry import layer_of
 from thinrnn._model.isolation import run
 from thinrnn._model.tree import Arguments
-from thinrnn.plan import Group, Role, SizeAttribute, Slice, State
+from thinrnn.plan import Group, Role, Runs, SizeAttribute, Slice, State
 
 PARTS = (2, 3, 4)  # equal parts of a group that the code may need to stay equal
 TIMES = (1, 2, 3, 4)  # an attribute may be a multiple: both directions, the gates of a cell
 MOST_TOGETHER = 2  # attributes that one group sets
 MOST_LIKELY = 4  # attributes of one size that are tried
+MOST_RAW = 16  # ways to cut raw tensors along with a group that are tried
 
 Alternative = tuple[Group, set[str]]  # a group to try, and the names of those it is made of
 
@@ -33,6 +34,55 @@ def alternatives(groups: list[Group], numbers: Mapping[str, int]) -> Iterator[Al
     for joined, members in (*together, *_of_one_attribute(groups, numbers)):
         for changed in _with_attributes(joined, numbers):
             yield changed, members
+
+
+def with_raws(group: Group, raws: Mapping[str, Tensor]) -> Iterator[Group]:
+    """Yield the group with raw tensors cut along; in `(h * scale) @ vector` the vector reads it.
+
+    The others multiply or add element by element. The last one reads the neurons, or an earlier
+    one, or all of them do, as in two attention heads.
+    """
+    places = {name: list(_blocks(group, tensor)) for name, tensor in raws.items()}
+    names = [name for name, own in places.items() if own]
+    tries = (
+        (dict(zip(used, spots, strict=True)), runs, readers)
+        for count in range(len(names), 0, -1)
+        for used in combinations(names, count)
+        for spots in product(*(places[name] for name in used))
+        for runs in _runs(group.size, {blocks for _, blocks in spots})
+        for readers in dict.fromkeys((*((name,) for name in reversed(used)), used))
+    )
+    for spots, runs, readers in islice(tries, MOST_RAW):
+        slices = (
+            Slice(name, dim, "read" if name in readers else "produce", runs[blocks])
+            for name, (dim, blocks) in spots.items()
+        )
+        yield replace(group, slices=(*group.slices, *slices))
+
+
+def _blocks(group: Group, tensor: Tensor) -> Iterator[tuple[int, int]]:
+    """Yield dimensions that a group may own, in all or a part of so many blocks of its size."""
+    for dim, length in enumerate(tensor.shape):
+        if group.size > 1 and length % group.size == 0:
+            yield dim, length // group.size
+
+
+def _runs(size: int, numbers: set[int]) -> Iterator[dict[int, Runs]]:
+    """Yield, for each number of blocks of a size, those that may be a group's, equally far apart.
+
+    A vector may read the features of two directions, and their products beside them.
+    """
+    choices = [
+        [
+            tuple((b * size, 0, size) for b in range(first, blocks, step))
+            for step in range(1, blocks + 1)
+            if blocks % step == 0
+            for first in range(step)
+        ]
+        for blocks in numbers
+    ]
+    for chosen in product(*choices):
+        yield dict(zip(numbers, chosen, strict=True))
 
 
 def numbers_read(model: nn.Module, examples: Iterable[Arguments]) -> dict[str, int]:

@@ -84,11 +84,11 @@ def find_groups(model: nn.Module, example: Any, *, states: Sequence[str] = ()) -
         clone, _, probe = fresh_copy(model, arguments, _probe)
         finder = _Finder(probe, states)
         plan = finder.plan()
-        proven = prove(plan, clone, probe.examples, can_train=probe.can_train)
-        failed = proven.refused[len(plan.refused) :]
-        new = [finder.reasons.explained(refusal, finder.couplings[0]) for refusal in failed]
+        proven = prove(plan, clone, probe.examples, probe.can_train, finder.raws_of)
+        known = set(plan.refused)
+        refused = (r if r in known else finder.explained(r) for r in proven.refused)
         applied = probe.applications.per_step()
-        return replace(proven, refused=(*plan.refused, *new), applied=applied)
+        return replace(proven, refused=tuple(refused), applied=applied)
 
 
 def _probe(model: nn.Module, arguments: Arguments) -> Probe:
@@ -168,6 +168,14 @@ class _Finder:
         groups, refused = collect(self.neurons, self.layers, undeclared)
         groups, twice = read_one_way(groups, named_tensors(self.probe.model))
         return Plan(tuple(groups), (*refused, *twice, *self._unreached()), tuple(self.outside))
+
+    def raws_of(self, group: Group) -> list[str]:
+        """Return raw tensors that may read the neurons of a group."""
+        return self.reasons.raws(group, self.couplings[0])
+
+    def explained(self, refusal: Refusal) -> Refusal:
+        """Return the refusal of a group that failed the trial, with a hint."""
+        return self.reasons.explained(refusal, self.couplings[0])
 
     def _label(self, source: Source) -> str:
         return self.layers[source[0]].label(source[1])

@@ -77,15 +77,15 @@ class Reasons:
         argument = self._argument_beside(group, coupling)
         if argument:
             reason = f"it goes together with '{argument}', an input of the model; {refusal.reason}"
-            return replace(refusal, reason=reason)
-        raws = self._raws(group, coupling)
-        if not raws:
+            return replace(refusal, reason=reason, undeclared=())
+        if not refusal.undeclared:
             return refusal
-        more = f"; or does {raws[0]} read it? Then plan.using('{group.name}', '{raws[0]}', dim=...)"
-        return replace(refusal, reason=refusal.reason + more, undeclared=tuple(raws))
+        raw = refusal.undeclared[0]
+        more = f"; or does {raw} read it? Then plan.using('{group.name}', '{raw}', dim=...)"
+        return replace(refusal, reason=refusal.reason + more)
 
-    def _raws(self, group: Group, coupling: Coupling) -> list[str]:
-        """Return raw tensors that the neurons meet and that have a position for each of them."""
+    def raws(self, group: Group, coupling: Coupling) -> list[str]:
+        """Return raw tensors that the neurons meet and that may have a place for each of them."""
         makers, own = group.owners("produce"), {s.parameter for s in group.slices}
         whole = coupling.whole.items()
         met = dict.fromkeys(n for (name, _), seen in whole if name in makers for n in seen.touched)
@@ -94,7 +94,7 @@ class Reasons:
             for name in met
             if name not in own
             and self.is_users(name)
-            and group.size in self.probe.tensors[name].shape
+            and any(n > 1 and n % group.size == 0 for n in self.probe.tensors[name].shape)
         ]
 
     def _argument_beside(self, group: Group, coupling: Coupling) -> str:

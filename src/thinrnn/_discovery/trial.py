@@ -1,19 +1,20 @@
 """The final check of a plan: cut random neurons for real and compare the outputs."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import torch
 from torch import nn
 
-from thinrnn._discovery.alternatives import alternatives, numbers_read
+from thinrnn._discovery.alternatives import alternatives, numbers_read, with_raws
 from thinrnn._gates.attach import attach_, attached, detach_
 from thinrnn._model.isolation import precision_of, run, where_in_user_code
 from thinrnn._model.tree import Arguments
 from thinrnn._surgery.compact import small_copy
 from thinrnn._surgery.cut import neurons_to_keep
 from thinrnn._surgery.verify import compare, tolerance_for
-from thinrnn.errors import HardCodedSizeError, ThinRNNError
-from thinrnn.plan import Group, Plan, Refusal
+from thinrnn.errors import HardCodedSizeError, PlanError, ThinRNNError
+from thinrnn.plan import Group, Plan, Refusal, named_tensors
 
 CUTS = 4  # the sizes of a single cut may fit by chance
 
@@ -22,18 +23,17 @@ def prove(
     plan: Plan,
     model: nn.Module,
     examples: list[Arguments],
-    *,
     can_train: bool,
+    raws_of: Callable[[Group], Iterable[str]],
 ) -> Plan:
     """Return the plan less the groups whose removal changes the outputs or breaks the code.
 
     Where the code reads the size from an attribute of the model, the attribute follows. Where only
     unequal sizes break the code (it stacks the states of an RNN's layers, or halves a row), the
-    neurons in question share their gates instead, and the parts keep one size. With `can_train` the
+    neurons in question share their gates instead, and the parts keep one size. Where raw tensors
+    may read a group that fails (`raws_of`), it is tried with these cut along. With `can_train` the
     small model also has to run in training mode.
     """
-    if not plan.groups:
-        return plan
     trial = _Trial(model, examples, can_train)
     place = {group.name: i for i, group in enumerate(plan.groups)}
     good, bad = trial.parted(plan, [], list(plan.groups))
@@ -44,9 +44,20 @@ def prove(
             good.append(group)
             place.setdefault(group.name, min(place[name] for name in members))
             bad = [(group, reason) for group, reason in bad if group.name not in members]
-    groups = sorted(good, key=lambda group: place[group.name])
-    refused = (*plan.refused, *(Refusal(group, reason) for group, reason in bad))
-    return replace(plan, groups=tuple(groups), refused=refused)
+    failed = [Refusal(group, reason, tuple(raws_of(group))) for group, reason in bad]
+    tensors = named_tensors(model)
+    refused = []
+    for refusal in (*plan.refused, *failed):
+        names = refusal.undeclared and {*raws_of(refusal.group), *refusal.undeclared}
+        raws = {name: tensor for name, tensor in tensors.items() if name in names}
+        for group in with_raws(refusal.group, raws):
+            if not trial.failure(replace(plan, groups=(*good, group))):
+                good.append(group)
+                break
+        else:
+            refused.append(refusal)
+    groups = sorted(good, key=lambda group: place.get(group.name, len(place)))
+    return replace(plan, groups=tuple(groups), refused=tuple(refused))
 
 
 class _Trial:
@@ -58,7 +69,10 @@ class _Trial:
 
     def failure(self, plan: Plan) -> str:
         """Return what goes wrong with a plan, or an empty text."""
-        attach_(self.model, plan)
+        try:
+            attach_(self.model, plan)
+        except PlanError as error:  # two groups own one position
+            return str(error)
         try:
             found = (self._failure_of_cut(number) for number in range(CUTS))
             return next((reason for reason in found if reason), "")

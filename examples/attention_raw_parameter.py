@@ -1,8 +1,7 @@
-"""A classifier with attention whose query is a raw parameter, not a layer.
+"""A classifier with attention whose scale and query are raw parameters, not layers.
 
-`find_groups` finds weights inside layers. It does not understand a parameter that the model's own
-code multiplies with, so the plan refuses the neurons that this parameter reads, and names it. One
-line declares the parameter; `verify` checks that the declaration is right.
+`find_groups` cuts parameters along that hold one number per neuron: those that multiply or add, and
+those that read the neurons, such as the query here. A trial proves it.
 """
 
 import torch
@@ -19,11 +18,12 @@ class Classifier(nn.Module):
         super().__init__()
         self.embedding = nn.Embedding(TOKENS, 32)
         self.lstm = nn.LSTM(32, width, batch_first=True)
+        self.scale = nn.Parameter(torch.ones(width))
         self.query = nn.Parameter(torch.randn(width) / width**0.5)
         self.head = nn.Linear(width, 2)
 
     def forward(self, tokens):
-        hidden, _ = self.lstm(self.embedding(tokens))
+        hidden = self.lstm(self.embedding(tokens))[0] * self.scale
         attention = torch.softmax(torch.tanh(hidden) @ self.query, dim=1)
         return self.head((attention.unsqueeze(-1) * hidden).sum(1))
 
@@ -43,9 +43,7 @@ dense = thinrnn.count(model)
 example, _ = make_batch(4)
 
 plan = thinrnn.find_groups(model, example)
-print(f"as found:\n{plan}\n")
-plan = plan.using("lstm.l0", "query", dim=0)  # entry j of the query reads neuron j
-print(f"with the query declared:\n{plan}\n")
+print(f"{plan}\n")
 
 thinrnn.attach_(model, plan)
 target = thinrnn.Target(model, params=0.2, steps=UPDATES // 2)
@@ -64,7 +62,7 @@ for update in range(UPDATES):
 
 small = thinrnn.compact(model).eval()
 difference = thinrnn.verify(model, small, example)
-assert len(small.query) == small.lstm.hidden_size
+assert len(small.scale) == len(small.query) == small.lstm.hidden_size
 
 tokens, labels = make_batch(1000)
 right = (small(tokens).argmax(-1) == labels).float().mean()

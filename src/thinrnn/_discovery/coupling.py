@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from thinrnn._discovery import progress
 from thinrnn._discovery.probe import NOTHING, Probe, Source, Zeroed
 from thinrnn._discovery.recording import Port, Seen
 
@@ -69,9 +70,9 @@ class _Search:
         self.found = found = Coupling()
         found.reads = {port: {} for port in ports}
         found.mixed = {port: {} for port in ports}
-        nothing = Seen.nothing(probe.base)
-        found.fed = {port: nothing.moved[port] for port in ports}
-        for name, layer in list(probe.layers.items()):
+        found.fed = {port: probe.base.still(port) for port in ports}
+        for number, (name, layer) in enumerate(layers := list(probe.layers.items())):
+            progress.tell(f"layer {number + 1} of {len(layers)}: what reads '{name}'")
             for space in layer.spaces.values():
                 if space.name != "input":
                     self._note_fed(self._change_all((name, space.name), space.size))
@@ -164,7 +165,7 @@ class _Search:
 
     def _note_fed(self, seen: Seen) -> None:
         for port in () if seen.diverged else self.ports:
-            for fed, moved in zip(self.found.fed[port], seen.moved[port], strict=True):
+            for fed, moved in zip(self.found.fed[port], seen.moved.get(port, ()), strict=False):
                 fed |= moved
 
     def _raw_names(self) -> list[str]:
@@ -185,7 +186,8 @@ class _Search:
         for half in (half for pair in halves(widest) for half in pair):
             masks = {s: half[: self.sizes[s]] for s in sources if self._is_read(s)}
             self._narrow({s: mask for s, mask in masks.items() if mask.any() and not mask.all()})
-        for source in sources:
+        for place, source in enumerate(sources):
+            progress.tell(f"layer {place + 1} of {len(sources)}: which neurons of '{source[0]}'")
             if self._unclear(source):
                 self._give_up_hopeless(source)
                 self._narrow_one(source)
@@ -211,10 +213,13 @@ class _Search:
         seen = self.probe.look(masks, zeroed=self.zeroed)
         stayed = set()
         for port in self.scope:
+            reads = self.found.reads[port]
+            if masks.keys().isdisjoint(reads):
+                continue
             still = ~seen.features(port)
-            for source, candidates in self.found.reads[port].items():
-                if source in masks:
-                    if (still & (candidates.sum(1) > 1)).any():
+            for source in masks if still.any() else ():
+                if (candidates := reads.get(source)) is not None:
+                    if port not in stayed and (still & (candidates.sum(1) > 1)).any():
                         stayed.add(port)
                     candidates &= ~(still[:, None] & masks[source])
         return stayed

@@ -12,8 +12,9 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from thinrnn._discovery import progress
 from thinrnn._discovery.coupling import Coupling, Shown, find_coupling
 from thinrnn._discovery.inputs import features_of, find_inputs, moved_by_arguments
 from thinrnn._discovery.neurons import ARGUMENT, Element, Neurons, collect, read_one_way
@@ -80,7 +81,7 @@ def find_groups(model: nn.Module, example: Any, *, states: Sequence[str] = ()) -
         )
     need_whole(model, model.parameters())
     arguments = call_arguments(example)
-    with fixed_randomness(), torch.no_grad(), ours_on_cpu():
+    with fixed_randomness(), torch.no_grad(), ours_on_cpu(), progress.shown():
         clone, _, probe = fresh_copy(model, arguments, _probe)
         finder = _Finder(probe, states)
         plan = finder.plan()
@@ -223,8 +224,9 @@ class _Finder:
         name, _, space = port
         mixed = coupling.mixed[port]
         clear = {s: rows for s, rows in coupling.reads[port].items() if s not in mixed}
-        lists = {s: [row.nonzero().flatten().tolist() for row in c] for s, c in clear.items()}
-        wide = _spread(lists)
+        lists = {source: _lists(rows) for source, rows in clear.items()}
+        often = {s for s, rows in clear.items() if len(clear) > 1 and bool((rows.sum(0) > 1).any())}
+        wide = _spread(lists, often)
         for (source, channel), other in wide.items():
             label, at_once = self._label(source), f"many neurons of '{self._label(other)}' at once"
             self.neurons.keep([(*source, channel)], f"'{label}' acts on {at_once}")
@@ -304,19 +306,28 @@ class _Finder:
         return any(parameter in self.probe.used for parameter in own)
 
 
-def _spread(lists: dict[Source, list[list[int]]]) -> dict[tuple[Source, int], Source]:
+def _lists(rows: Tensor) -> list[list[int]]:
+    """Return the columns that are true in each row."""
+    found: list[list[int]] = [[] for _ in rows]
+    for row, column in rows.nonzero().tolist():
+        found[row].append(column)
+    return found
+
+
+def _spread(
+    lists: dict[Source, list[list[int]]], often: set[Source]
+) -> dict[tuple[Source, int], Source]:
     """Return neurons that several features read together with different neurons of another source.
 
     An attention weight is one: it scales every neuron of the sequence, so it ties none of them.
+    Only sources in `often` have a neuron that more than one feature reads.
     """
     seen: dict[tuple[Source, int, Source], int] = {}
     wide: dict[tuple[Source, int], Source] = {}
-    if len(lists) < 2:
-        return wide
-    for row in zip(*lists.values(), strict=True):
+    for row in zip(*lists.values(), strict=True) if often else ():
         reading = [(s, channels) for s, channels in zip(lists, row, strict=True) if channels]
         for source, channels in reading:
-            for other, others in reading:
+            for other, others in reading if source in often else ():
                 if other == source:
                     continue
                 for channel in channels:

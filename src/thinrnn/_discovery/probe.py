@@ -5,11 +5,13 @@
 
 During a probe each known layer returns what it returned before, so it costs nothing and hides what
 came in; only the code between layers runs. Changing some channels of one layer's result then moves
-just the features that read them, and whatever else depends on them.
+just the features that read them, and whatever else depends on them. The operations of that code are
+kept on a tape; where a replay of it is proven to show the same, it stands for further runs.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -17,7 +19,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from thinrnn._discovery.raw_tensors import FunctionalLinear, RawTensor, RawTensorMode
-from thinrnn._discovery.recording import OTHER_PATH, Comparison, Diverged, Recorder, Recording, Seen
+from thinrnn._discovery.recording import (
+    OTHER_PATH,
+    Comparison,
+    Diverged,
+    Heard,
+    Recorder,
+    Recording,
+    Seen,
+    differs,
+)
 from thinrnn._layers.applications import Applications, counting
 from thinrnn._layers.base import Layer
 from thinrnn._layers.registry import layers_of
@@ -31,6 +42,7 @@ Source = tuple[str, str]  # (layer, space)
 Masks = Mapping[Source, Tensor]  # which channels of which sources to change
 Zeroed = frozenset[str]  # raw tensors that are set to zero
 NOTHING: Zeroed = frozenset()
+Mode = AbstractContextManager[Any]
 
 
 class ProbePoint:
@@ -77,6 +89,7 @@ class Probe:
         self.held = {id(tensor): name for name, tensor in reversed(self.tensors.items())}
         self.known = layers_of(model)
         self.layers: dict[str, Layer] = {}
+        self.is_replayed: bool | None = None  # whether replays were shown to stand for runs
         self.entries: dict[int, Layer] = {}  # returned tensors that are compared like intakes
         recorded = self._recorded()
         self.points: list[ProbePoint] = []
@@ -123,11 +136,12 @@ class Probe:
         zeroed: Zeroed = NOTHING,
     ) -> Seen:
         """Return what moves when the masked channels, or entries of an argument, are changed."""
-        seen = Seen.nothing(self.base)
+        seen = Seen(self.base)
         for point in self.points:
             try:
-                recorder = Comparison(self._base(point, zeroed), seen)
-                self._run(point, recorder, masks or {}, argument, zeroed)
+                base = self._base(point, zeroed)
+                if self._replay(point, base, masks or {}, argument, zeroed, seen) is None:
+                    self._run(point, Comparison(base, seen), masks or {}, argument, zeroed)
             except Diverged as error:
                 seen.diverge(str(error))
             except Exception as error:
@@ -137,9 +151,13 @@ class Probe:
 
     def returned(self, masks: Masks) -> list[Tensor]:
         """Return what the model returns when the masked channels are changed."""
-        recording = Recording()
-        self._run(self.points[0], recording, masks, None, NOTHING)
-        return recording.returned
+        point, seen = self.points[0], Seen(self.base)
+        found = self._replay(point, self.base, masks, None, NOTHING, seen)
+        if found is None:
+            recording = Recording()
+            self._run(point, recording, masks, None, NOTHING)
+            found = recording.returned
+        return found
 
     def _follow(self, **options: Any) -> list[tuple[Layer, bool]] | None:
         """Return the layers that a run calls, and whether with a state; None where it fails."""
@@ -163,7 +181,7 @@ class Probe:
         mode = RawTensorMode(self.held, linear, lambda names, others: None)
         try:
             with self._intercepted(call):
-                run(self.model, self.arguments, mode=mode, **options)
+                run(self.model, self.arguments, modes=[mode], **options)
         except Exception:
             return None
         self.used_later = mode.used - self.used
@@ -201,7 +219,7 @@ class Probe:
 
         mode = RawTensorMode(self.held, linear, lambda names, others: None)
         with counting(self.model) as counts:
-            self._call(mode, call, self.arguments)
+            self._call([mode], call, self.arguments)
         self.applications = Applications(self.model, counts)
         self.used = mode.used  # raw tensors in use
         called = {name: layer for name, layer in self.known.items() if name in self.layers}
@@ -234,7 +252,72 @@ class Probe:
             base = Recording()
             self._run(point, base, {}, None, zeroed)
             point.bases = {NOTHING: point.bases.get(NOTHING, base), zeroed: base}
+            if self.is_replayed is None:
+                self.is_replayed = self._is_replayed(point, base)
+            base.tape.is_whole &= self.is_replayed
         return point.bases[zeroed]
+
+    def _is_replayed(self, point: ProbePoint, base: Recording) -> bool:
+        """Whether a replay in which everything is changed shows the values that a run has."""
+        masks = {
+            (name, space.name): torch.ones(space.size, dtype=torch.bool)
+            for name in point.results
+            for space in self.layers[name].spaces.values()
+        }
+        copy, ran = Recording(), Recording()
+        copy.intakes = {port: list(calls) for port, calls in base.intakes.items()}
+        heard = Heard(copy)
+        returned = self._replay(point, base, masks, None, NOTHING, heard)
+        if returned is None:  # which tells that a run is needed, each time
+            return True
+        try:
+            self._run(point, ran, masks, None, NOTHING)
+        except Exception:
+            return False
+        return heard.is_like(ran) and not any(map(differs, returned, ran.returned))
+
+    def _replay(
+        self,
+        point: ProbePoint,
+        base: Recording,
+        masks: Masks,
+        argument: tuple[int, Tensor] | None,
+        zeroed: Zeroed,
+        seen: Seen,
+    ) -> list[Tensor] | None:
+        """Do again what changes reach in a recorded run; return what the model returns.
+
+        Where a replay may not show what a run would, return None.
+        """
+        if not base.tape.is_whole:
+            return None
+        changes = dict(self._changes(point, masks, argument))
+        try:
+            with self._raws(_by_layer(masks), zeroed, point.turn):
+                now = base.tape.replay(changes, seen)
+        except Exception:
+            return None
+        returned = [now.get(id(leaf), leaf) for leaf in base.leaves]
+        seen.finish(base.returned, returned)
+        return returned
+
+    def _changes(
+        self, point: ProbePoint, masks: Masks, argument: tuple[int, Tensor] | None
+    ) -> Iterator[tuple[int, Tensor]]:
+        """Yield the tensors that differ from a recorded run, by the ids of those in their place."""
+        for name, own in _by_layer(masks).items():
+            layer = self.layers[name]
+            if isinstance(layer, RawTensor):
+                yield id(layer.tensor), layer.tensor
+            for past in point.results.get(name, ()):
+                edited = _edited(layer, past, own, point.turn)
+                for old, new in zip(tensors_in(past), tensors_in(edited), strict=True):
+                    if not torch.equal(old, new):
+                        yield id(old), torch.empty_like(old).copy_(new)
+        if argument is not None:
+            index, mask = argument
+            leaf = list(tensors_in(point.arguments))[index]
+            yield id(leaf), changed(leaf, mask, point.turn)
 
     def _run(
         self,
@@ -246,9 +329,8 @@ class Probe:
     ) -> None:
         """Run the code between the layers and let the recorder note what happens."""
         calls = dict.fromkeys(point.results, 0)
-        edits: dict[str, dict[str, Tensor]] = {}
-        for (name, space), mask in masks.items():
-            edits.setdefault(name, {})[space] = mask
+        edits = _by_layer(masks)
+        tape = recorder.tape if isinstance(recorder, Recording) else nullcontext()
 
         def replay(layer: Layer, args: Any, kwargs: Any) -> Any:
             past = point.results.get(layer.name)
@@ -261,9 +343,7 @@ class Probe:
             result = past[min(calls[layer.name], len(past) - 1)]
             calls[layer.name] += 1
             if own := edits.get(layer.name):
-                result = layer.edit(
-                    result, lambda s, v: changed(v, own[s], point.turn) if s in own else v
-                )
+                result = _edited(layer, result, own, point.turn)
             return map_tensors(result, torch.clone)  # in-place code must not reach the recording
 
         def call(layer: Layer, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
@@ -275,18 +355,21 @@ class Probe:
             given = with_changed(given, argument, point.turn)
         with self._raws(edits, zeroed, point.turn):
             mode = RawTensorMode(self.held, replay, recorder.touch)
-            result = self._call(mode, call, given)
+            result = self._call([mode, tape], call, given)
+            if isinstance(recorder, Recording):
+                recorder.tape.is_whole &= not mode.left_torch
             returned = list(numbers_in(result)) if self.entries else []
             for index, entry in self.entries.items():
                 if index >= len(returned):
                     raise Diverged(OTHER_PATH)
-                values = returned[index].movedim(entry.axis, -1)
+                with tape:
+                    values = returned[index].movedim(entry.axis, -1)
                 recorder.intake((entry.name, "entry", "input"), values)
             recorder.finish(result)
 
-    def _call(self, mode: RawTensorMode, call: Callable[..., Any], arguments: Arguments) -> Any:
+    def _call(self, modes: list[Mode], call: Callable[..., Any], arguments: Arguments) -> Any:
         with self._intercepted(call):
-            return run(self.model, arguments, training=self.training, mode=mode)
+            return run(self.model, arguments, training=self.training, modes=modes)
 
     def _intercepted(self, call: Callable[..., Any]) -> AbstractContextManager[None]:
         layers = ((layer.module, layer.base, layer) for layer in self.known.values())
@@ -335,14 +418,29 @@ def changed(values: Tensor, mask: Tensor, turn: int) -> Tensor:
     mask = mask.to(values.device)
     if not values.is_floating_point():
         return values ^ mask if values.dtype == torch.bool else values
-    generator = torch.Generator().manual_seed(0)
-    channels = values.shape[-1]
-    rows = torch.randperm(values.numel() // max(channels, 1), generator=generator)
-    shift = torch.randint(2, (channels,), generator=generator) + turn
-    way = (rows.view(*values.shape[:-1], 1) + shift) % 2 * 2 - 1
-    u = torch.rand(values.shape, generator=generator, dtype=torch.float64)
     size = values.nan_to_num(0, 0, 0).abs().max().clamp(min=1) if values.numel() else 1.0
-    return torch.where(mask, values + (way * (2 + u)).to(values) * size, values)
+    return torch.where(mask, values + _moves(values.shape, turn).to(values) * size, values)
+
+
+@lru_cache(maxsize=8)  # most layers have one of a few shapes
+def _moves(shape: torch.Size, turn: int) -> Tensor:
+    generator = torch.Generator().manual_seed(0)
+    channels = shape[-1]
+    rows = torch.randperm(shape.numel() // max(channels, 1), generator=generator)
+    shift = torch.randint(2, (channels,), generator=generator) + turn
+    way = (rows.view(*shape[:-1], 1) + shift) % 2 * 2 - 1
+    return way * (2 + torch.rand(shape, generator=generator, dtype=torch.float64))
+
+
+def _by_layer(masks: Masks) -> dict[str, dict[str, Tensor]]:
+    edits: dict[str, dict[str, Tensor]] = {}
+    for (name, space), mask in masks.items():
+        edits.setdefault(name, {})[space] = mask
+    return edits
+
+
+def _edited(layer: Layer, result: Any, own: Mapping[str, Tensor], turn: int) -> Any:
+    return layer.edit(result, lambda s, v: changed(v, own[s], turn) if s in own else v)
 
 
 def turns(rows: int) -> int:

@@ -65,6 +65,7 @@ class RawTensor(ModulelessLayer):
         return self.name
 
 
+READS = (Tensor.numpy, Tensor.tolist, Tensor.__array__, Tensor.data_ptr)  # not for torch to see
 TURNS = (Tensor.t, torch.t, Tensor.T.__get__)  # type: ignore[attr-defined]
 
 
@@ -83,6 +84,7 @@ class RawTensorMode(TorchFunctionMode):
     ) -> None:
         self.held, self.linear, self.touch = held, linear, touch
         self.inside = 0  # a layer's own forward is running
+        self.left_torch = False  # values went where no operation of torch is seen
         self.used: set[str] = set()
         self.derived: dict[int, tuple[Tensor, frozenset[str]]] = {}
         self.turned: dict[int, str] = {}  # matrices of the model, turned
@@ -94,6 +96,8 @@ class RawTensorMode(TorchFunctionMode):
         kwargs = kwargs or {}
         if self.inside:
             return func(*args, **kwargs)
+        if func in READS and args[0].is_floating_point():
+            self.left_torch = True
         if func is F.linear and (found := self._functional_linear(args, kwargs)) is not None:
             return self.linear(found, args, kwargs)
         given = [*_tensors(args), *_tensors(kwargs.values())]

@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from torch import nn
 
+from thinrnn._discovery import progress
 from thinrnn._discovery.alternatives import alternatives, numbers_read, with_raws
 from thinrnn._gates.attach import attach_, attached, detach_
 from thinrnn._model.isolation import precision_of, run, where_in_user_code
@@ -84,6 +85,7 @@ class _Trial:
             detach_(self.model)
 
     def _failure_of_cut(self, number: int) -> str:
+        progress.tell(f"trial cut {number + 1} of {CUTS}, {len(attached(self.model).gates)} groups")
         generator = torch.Generator().manual_seed(number)
         for i, gate in enumerate(attached(self.model).gates.values()):
             soft = torch.rand(gate.size, generator=generator) * 4 - 2

@@ -111,11 +111,10 @@ def find_readers(model: nn.Module, plan: Plan, placement: Placement = "readers")
             reader = readers.setdefault(id(tensor), Reader(s.parameter))
             dim = s.dim % tensor.dim()
             reader.axis(dim, s.role, tensor.shape[dim]).add(s, group.name, plan)
-    for place, reader in readers.items():
-        for module in model.modules():
-            for name, held in [*module._parameters.items(), *module._buffers.items()]:
-                if held is not None and id(held) == place:
-                    reader.homes.append((module, name))
+    for module in model.modules():
+        for name, held in [*module._parameters.items(), *module._buffers.items()]:
+            if id(held) in readers:
+                readers[id(held)].homes.append((module, name))
     return list(readers.values())
 
 

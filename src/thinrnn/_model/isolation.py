@@ -4,8 +4,8 @@ import os
 import random
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
@@ -60,13 +60,13 @@ def run(
     *,
     training: bool = False,
     calls: int = 1,
-    mode: TorchFunctionMode | None = None,
+    modes: Iterable[AbstractContextManager[Any]] = (),
 ) -> Any:
     """Return the model's last result on the arguments, repeatably and without side effects.
 
     Dropout is off even where the model applies it in eval. In a float64 model, casts to a lower
-    precision and new tensors are float64 as well, so that differences are not rounding. A `mode`
-    sees what the model itself computes.
+    precision and new tensors are float64 as well, so that differences are not rounding. The `modes`
+    see what the model itself computes.
     """
     double = precision_of(model) == torch.float64
     with ExitStack() as stack:
@@ -76,7 +76,7 @@ def run(
             stack.enter_context(device)
         if "torch._dynamo" in sys.modules:  # compiled parts run as they were written
             stack.enter_context(torch.compiler.set_stance("force_eager"))
-        if mode is not None:
+        for mode in modes:
             stack.enter_context(mode)
         stack.enter_context(_Plain(double))
         if training:

@@ -6,6 +6,7 @@ layer, which stays a plain torch module; it keeps the right entries when it sees
 `FullWidthStates` does the same for the arguments of the model.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from thinrnn._layers.base import Layer
 from thinrnn._model.tree import map_tensors, parameters_of, paths_of, tensors_in
-from thinrnn.plan import Plan, State
+from thinrnn.plan import Group, Plan, Slice, State
 
 
 class Narrowing:
@@ -118,11 +119,12 @@ def full_width_inputs(
     model takes the features of the large one; otherwise the caller narrows them.
     """
     hooks: dict[str, InputHook] = {}
+    places = places_of(plan)
     for name, layer in layers.items():
         if not layer.is_plain:
             continue
-        kept = kept_in_space(layer, layer.entry, plan, keep)
-        arriving = kept_in_space(layer, layer.entry, plan, keep, made_only=full_inputs)
+        kept = kept_in_space(layer, layer.entry, places, keep)
+        arriving = kept_in_space(layer, layer.entry, places, keep, made_only=full_inputs)
         at_full_width = layer.full_name("input") in plan.outside
         entry = None
         if kept.sum() < arriving.sum() or (at_full_width and not kept.all()):
@@ -130,7 +132,7 @@ def full_width_inputs(
         states: list[list[Narrowing]] = []
         if layer.full_name("state") in plan.outside:
             for row in layer.state_spaces:
-                masks = [kept_in_space(layer, s, plan, keep) for s in row]
+                masks = [kept_in_space(layer, s, places, keep) for s in row]
                 states.append([Narrowing(mask, mask) for mask in masks])
             if all(narrowing.size == narrowing.width for row in states for narrowing in row):
                 states = []
@@ -141,8 +143,8 @@ def full_width_inputs(
         mask = kept_in_state(state, plan, keep)
         given[state.argument] = state.dim, Narrowing(mask, mask)
     if given and "" not in hooks:
-        places = [parameter.name for parameter in parameters_of(model)] or ["input"]
-        hooks[""] = FullWidthStates(places, given)
+        arguments = [parameter.name for parameter in parameters_of(model)] or ["input"]
+        hooks[""] = FullWidthStates(arguments, given)
     return hooks
 
 
@@ -152,8 +154,20 @@ def add_hooks_(model: nn.Module, hooks: Mapping[str, InputHook]) -> None:
         model.get_submodule(name).register_forward_pre_hook(hook, with_kwargs=True)
 
 
+Places = dict[tuple[str, int], list[tuple[Group, Slice]]]  # by parameter and dimension
+
+
+def places_of(plan: Plan) -> Places:
+    """Return the slices of a plan, with their groups, by where they are."""
+    places: Places = defaultdict(list)
+    for group in plan.groups:
+        for s in group.slices:
+            places[s.parameter, s.dim].append((group, s))
+    return places
+
+
 def kept_in_space(
-    layer: Layer, space: str, plan: Plan, keep: dict[str, Tensor], *, made_only: bool = False
+    layer: Layer, space: str, places: Places, keep: dict[str, Tensor], *, made_only: bool = False
 ) -> Tensor:
     """Return a mask over a space: True for each neuron that stays.
 
@@ -166,16 +180,13 @@ def kept_in_space(
     slot = found.slots[0]
     parameter = layer.full_name(slot.parameter)
     first = slot.starts[0]
-    for group in plan.groups:
-        if made_only and group.is_input:
-            continue
-        for s in group.slices:
-            if s.parameter == parameter and s.dim == slot.dim:
-                gone = torch.ones(group.size, dtype=torch.bool)
-                gone[keep[group.name]] = False
-                positions, neurons = s.index()
-                inside = (positions >= first) & (positions < first + found.size)
-                mask[positions[inside & gone[neurons]] - first] = False
+    for group, s in places.get((parameter, slot.dim), ()):
+        if not (made_only and group.is_input):
+            gone = torch.ones(group.size, dtype=torch.bool)
+            gone[keep[group.name]] = False
+            positions, neurons = s.index()
+            inside = (positions >= first) & (positions < first + found.size)
+            mask[positions[inside & gone[neurons]] - first] = False
     return mask
 
 

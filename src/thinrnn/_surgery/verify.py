@@ -22,7 +22,7 @@ from thinrnn._model.tree import (
     tensors_in,
 )
 from thinrnn._surgery.compact import Limit
-from thinrnn._surgery.full_width_inputs import kept_in_space, kept_in_state
+from thinrnn._surgery.full_width_inputs import kept_in_space, kept_in_state, places_of
 from thinrnn._surgery.provenance import Record
 from thinrnn._surgery.speed import warn_unless_faster
 from thinrnn.errors import HardCodedSizeError, VerifyError
@@ -178,6 +178,7 @@ class _Run:
     def __init__(self, model: nn.Module, arguments: Arguments, keep: dict[str, Tensor]) -> None:
         self.plan = attached(model).plan if keep else Plan(())
         self.keep = keep
+        self.places = places_of(self.plan)
         self.model, self.arguments = model, arguments
         self.layers = layers_of(model)
         self.results: list[tuple[str, Any]] = []
@@ -193,7 +194,7 @@ class _Run:
             self.result = run(model, arguments)
 
     def _kept(self, name: str, space: str, values: Tensor) -> Tensor:
-        mask = kept_in_space(self.layers[name], space, self.plan, self.keep)
+        mask = kept_in_space(self.layers[name], space, self.places, self.keep)
         return values if mask.all() else values[..., mask.to(values.device)]
 
     def returned(self) -> Iterator[Tensor]:

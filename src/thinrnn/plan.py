@@ -163,7 +163,8 @@ class Group:
     def owners(self, role: Role) -> list[str]:
         """Return the modules whose parameters produce, or read, the neurons."""
         found = [s.parameter for s in self.slices if s.role == role]
-        return list(dict.fromkeys(name.rpartition(".")[0] or name for name in found))
+        homes = (name.rpartition(".")[0] or name for name in found)
+        return list(dict.fromkeys(home.partition(".parametrizations.")[0] for home in homes))
 
 
 @dataclass(frozen=True)

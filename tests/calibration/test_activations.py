@@ -17,7 +17,7 @@ from thinrnn._layers.registry import layer_of
 
 
 def recorded(module: nn.Module, *args: Any) -> dict[str, Tensor]:
-    layer = layer_of("", module)
+    layer = layer_of("", module, module)
     assert layer is not None
     reads = reads_of(layer)
     assert reads is not None

@@ -149,13 +149,13 @@ def test_a_weight_that_something_else_computes_is_refused(change: Any) -> None:
     thinrnn.detach_(model)(X)
     plain = Tagger()
     change(plain.rnn, "weight_hh_l0", **options)
-    with pytest.raises(NoRecurrentLayerError, match="'rnn' cannot: its weight"):
+    with pytest.raises(NoRecurrentLayerError, match=r"'rnn' cannot: .*weight"):
         thinrnn.find_groups(plain, X)
 
 
 def test_a_parametrized_layer_stays_whole_beside_gates() -> None:
     model = Tagger()
-    parametrizations.weight_norm(model.head, "weight")
+    parametrizations.spectral_norm(model.head, "weight")
     thinrnn.attach_(model, thinrnn.find_groups(model, X)).eval()
     for gate in thinrnn.gates(model).values():
         gate.log_alpha = torch.linspace(-4, 3, gate.size)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from thinrnn._calibration.activations import Reads, bias_of, output_of, reads_of
 from thinrnn._layers.base import Layer
-from thinrnn._layers.registry import layer_of
+from thinrnn._layers.registry import layer_of, layers_of
 from thinrnn.plan import Plan, named_tensors
 
 
@@ -44,7 +44,7 @@ def find_matrices(model: nn.Module, plan: Plan) -> dict[str, Matrix]:
     first_name: dict[int, str] = {}
     for name, tensor in tensors.items():
         first_name.setdefault(id(tensor), name)
-    layers = {n: la for n, m in model.named_modules() if (la := layer_of(n, m)) is not None}
+    layers = layers_of(model)
     produced = {
         (id(tensors[s.parameter]), s.dim) for g in plan for s in g.slices if s.role == "produce"
     }
@@ -84,7 +84,7 @@ def _places(
     return [
         (module, parameter)
         for module, _, parameter in own
-        if module in layers and reads_of(layers[module]) is not None
+        if module in layers and reads_of(layers[module]) is not None and not layers[module].computed
     ]
 
 
@@ -108,7 +108,7 @@ def reads_by_module(
     watched: dict[str, tuple[Layer, Reads, dict[str, str]]] = {}
     for matrix in matrices.values():
         for name, parameter in matrix.places:
-            layer = layer_of(name, model.get_submodule(name))
+            layer = layer_of(name, model.get_submodule(name), model)
             assert layer is not None
             reads = reads_of(layer)
             assert reads is not None

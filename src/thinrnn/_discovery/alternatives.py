@@ -90,16 +90,17 @@ def numbers_read(model: nn.Module, examples: Iterable[Arguments]) -> dict[str, i
     read: dict[str, int] = {}
     with ExitStack() as stack:
         for name, module in model.named_modules():
-            if _has_own_code(name, module):
+            if _has_own_code(name, module, model):
                 stack.enter_context(_noting(module, f"{name}." if name else "", read))
         for arguments in examples:
             run(model, arguments)
     return read
 
 
-def _has_own_code(name: str, module: nn.Module) -> bool:
+def _has_own_code(name: str, module: nn.Module, model: nn.Module) -> bool:
     """Whether a module is the user's, so that nothing but this changes its numbers."""
-    return not type(module).__module__.startswith("torch.") and layer_of(name, module) is None
+    is_torchs = type(module).__module__.startswith("torch.")
+    return not is_torchs and layer_of(name, module, model) is None
 
 
 @contextmanager

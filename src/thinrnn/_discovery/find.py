@@ -191,7 +191,8 @@ class _Finder:
         if not (cells or loops or through_caller):
             modules = dict(self.probe.model.named_modules())
             seen = sorted({type(m).__name__ for m in modules.values()})
-            why = [f"'{n}' cannot: {w}" for n, m in modules.items() if (w := refusal_of(m))]
+            reasons = {n: refusal_of(n, m, self.probe.model) for n, m in modules.items()}
+            why = [f"'{name}' cannot: {reason}" for name, reason in reasons.items() if reason]
             raise NoRecurrentLayerError(
                 "the example reaches no recurrent layer that thinrnn knows (nn.LSTM, nn.GRU, "
                 "nn.RNN, their cells, thinrnn.RHN, or a loop over layers); the model has: "
@@ -295,8 +296,8 @@ class _Finder:
     def _unreached(self) -> Iterator[Refusal]:
         """Yield layers that the example does not reach, and RNNs that cannot be cut."""
         for name, module in self.probe.model.named_modules():
-            layer = layer_of(name, module)
-            if reason := refusal_of(module):
+            layer = layer_of(name, module, self.probe.model)
+            if reason := refusal_of(name, module, self.probe.model):
                 yield Refusal(Group(name, 0, ()), reason)
             elif layer is not None and name not in self.layers and not self._is_used(layer):
                 yield Refusal(Group(name, 0, ()), "the example never calls it")

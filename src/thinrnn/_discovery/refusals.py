@@ -67,7 +67,8 @@ class Reasons:
             name = ".".join(path[:end])
             module = self.probe.model.get_submodule(name)
             is_torchs = type(module).__module__.startswith("torch.nn.")
-            if is_torchs and not isinstance(module, CONTAINERS) and not layer_of(name, module):
+            layer = layer_of(name, module, self.probe.model)
+            if is_torchs and not isinstance(module, CONTAINERS) and not layer:
                 return name
         return None
 

@@ -27,7 +27,7 @@ from thinrnn._gates.readers import Placement, Reader, find_readers
 from thinrnn._gates.scaled_weight import in_one_piece, is_transformed
 from thinrnn._gates.sizes import Sizes
 from thinrnn._gates.threads import Turn, calls_on_stack
-from thinrnn._layers.recurrent import RNNLayer
+from thinrnn._layers.recurrent import RNNLayer, has_computed_weights
 from thinrnn._layers.registry import layers_of
 from thinrnn._model.copying import copy_module
 from thinrnn._model.patching import Gone, remove_hooks_
@@ -83,7 +83,7 @@ class Attached:
         self.readers = find_readers(self.model, plan, self.placement)
         self.of_module: dict[nn.Module, list[Reader]] = defaultdict(list)
         for reader in self.readers:
-            for module, _ in reader.homes:
+            for module, _ in reader.all_homes:
                 if reader not in self.of_module[module]:
                     self.of_module[module].append(reader)
         self.model.register_forward_pre_hook(self._enter_model, prepend=True)
@@ -302,32 +302,31 @@ class Attached:
     ) -> None:
         covered: dict[nn.Module, dict[str, Tensor]] = defaultdict(dict)
         for reader in readers:
-            gated = reader.gated(values)
-            for module, name in reader.homes:
-                if only is None or module is only:
-                    covered[module][name] = gated
+            for part, gated in reader.parts(values):
+                for module, name in part.homes:
+                    if only is None or module is only:
+                        covered[module][name] = gated
         for module, weights in covered.items():
-            if isinstance(module, nn.RNNBase):
+            if isinstance(module, nn.RNNBase) and not has_computed_weights(module):
                 module._update_flat_weights()  # torch would, in forward, and undo what is hung
                 module.__dict__.setdefault("_thinrnn_flat", module._flat_weights)
                 dtype = next(iter(weights.values())).dtype  # cuDNN needs one type for all
                 named: Any = zip(module._flat_weights_names, module._flat_weights, strict=True)
                 flat = [weights.get(n, w).to(dtype) for n, w in named]
                 module.__dict__["_flat_weights"] = in_one_piece(flat) if flat[0].is_cuda else flat
-            else:
+            else:  # an RNN with computed weights collects all of them in each call
                 module.__dict__.update(weights)
 
     def _take_off(self, readers: list[Reader], only: nn.Module | None) -> None:
         for reader in readers:
-            for module, name in reader.homes:
+            for module, name in reader.all_homes:
                 if only is not None and module is not only:
                     continue
                 if isinstance(module, nn.RNNBase):
                     flat = module.__dict__.pop("_thinrnn_flat", None)
                     if flat is not None:
                         module.__dict__["_flat_weights"] = flat
-                else:
-                    module.__dict__.pop(name, None)
+                module.__dict__.pop(name, None)
 
     def _check_state(self, module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
         own = {k for k in [*module._parameters, *module._buffers] if k.startswith("thinrnn:")}

@@ -5,12 +5,14 @@ placement="both"      W * (z s^T), U * (s s^T): also along the rows of recurrent
                       produce them, as in the paper
 """
 
+from collections.abc import Iterator
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from thinrnn._gates.scaled_weight import Scratch, along, scale
+from thinrnn._layers.computed import norm_except, norms_of, with_lengths
 from thinrnn._layers.registry import is_recurrent
 from thinrnn.errors import GateError, PlanError
 from thinrnn.plan import Plan, Role, Slice, named_tensors
@@ -56,6 +58,8 @@ class Reader:
         self.name = name
         self.axes: list[Axis] = []
         self.homes: list[tuple[nn.Module, str]] = []
+        self.lengths: Reader | None = None  # of rows under weight norm: they follow the columns
+        self.norm_dim = -1
         self.scratch = Scratch()
 
     def axis(self, dim: int, role: Role, size: int) -> Axis:
@@ -88,13 +92,35 @@ class Reader:
             )
         return weight
 
+    @property
+    def scaled(self) -> list[Axis]:
+        """The axes along which gates scale; the norm of its rows scales those under weight norm."""
+        return [a for a in self.axes if self.lengths is None or a.dim != self.norm_dim]
+
     def gated(self, values: dict[str, Tensor]) -> Tensor:
         """Return the parameter multiplied by the gates, in the type that layers compute in."""
-        *before, last = self.axes
+        *before, last = self.scaled
         weight = self.weight
         for axis in before:
             weight = weight * along(axis.factors(values).to(weight.dtype), weight, axis.dim)
         return scale(weight, last.factors(values), last.dim, self.scratch)
+
+    def parts(self, values: dict[str, Tensor]) -> Iterator[tuple["Reader", Tensor]]:
+        """Yield what is gated, with its values: the parameter, and its lengths if it has them."""
+        if self.lengths is None:
+            yield self, self.gated(values)
+            return
+        lengths = self.lengths.gated(values) if self.lengths.axes else self.lengths.weight
+        if self.scaled:
+            before = norm_except(self.weight, self.norm_dim)
+            gated, lengths = with_lengths(self.gated(values), lengths, before, self.norm_dim)
+            yield self, gated
+        yield self.lengths, lengths
+
+    @property
+    def all_homes(self) -> list[tuple[nn.Module, str]]:
+        """The places of the parameter and of its lengths."""
+        return self.homes + (self.lengths.homes if self.lengths else [])
 
 
 def find_readers(model: nn.Module, plan: Plan, placement: Placement = "readers") -> list[Reader]:
@@ -111,10 +137,17 @@ def find_readers(model: nn.Module, plan: Plan, placement: Placement = "readers")
             reader = readers.setdefault(id(tensor), Reader(s.parameter))
             dim = s.dim % tensor.dim()
             reader.axis(dim, s.role, tensor.shape[dim]).add(s, group.name, plan)
+    for norm in norms_of(model):
+        source, lengths = id(tensors[norm.source]), id(tensors[norm.lengths])
+        if source in readers:
+            readers[source].lengths = readers.pop(lengths, Reader(norm.lengths))
+            readers[source].norm_dim = norm.dim
+    whole = [part for reader in readers.values() for part in (reader, reader.lengths) if part]
+    by_place = {id(tensors[part.name]): part for part in whole}
     for module in model.modules():
         for name, held in [*module._parameters.items(), *module._buffers.items()]:
-            if id(held) in readers:
-                readers[id(held)].homes.append((module, name))
+            if id(held) in by_place:
+                by_place[id(held)].homes.append((module, name))
     return list(readers.values())
 
 

@@ -165,7 +165,8 @@ def _is_matrix(layers: dict[str, Layer], model: nn.Module, name: str) -> bool:
     home, _, own = name.rpartition(".")
     layer = layers.get(home)
     if layer is not None:
-        return layer.multiplies and "weight" in own
+        lengths = {computed.lengths for computed in layer.computed.values()}
+        return layer.multiplies and "weight" in own and name not in lengths
     module = model.get_submodule(home)
     is_wide = sum(length > 1 for length in getattr(module, own).shape) > 1
     if isinstance(module, nn.utils.parametrize.ParametrizationList):
@@ -174,10 +175,10 @@ def _is_matrix(layers: dict[str, Layer], model: nn.Module, name: str) -> bool:
 
 
 def _gates(layers: dict[str, Layer], name: str) -> int:
-    home, _, matrix = name.rpartition(".")
-    layer = layers.get(home)
-    if layer is None or not layer.is_recurrent or not matrix.startswith("weight"):
-        return 0
-    slots = (slot for space in layer.spaces.values() for slot in space.slots)
-    rows = (len(slot.starts) for slot in slots if slot.parameter == matrix and slot.dim == 0)
-    return next(rows, 1)
+    for layer in layers.values():
+        lengths = {computed.lengths for computed in layer.computed.values()}
+        slots = [slot for space in layer.spaces.values() for slot in space.slots]
+        own = [slot for slot in slots if layer.full_name(slot.parameter) == name]
+        if own and layer.is_recurrent and "weight" in name and name not in lengths:
+            return next((len(slot.starts) for slot in own if slot.dim == 0), 1)
+    return 0

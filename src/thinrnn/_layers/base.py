@@ -7,11 +7,12 @@ and cutting work from that alone.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
 
+from thinrnn._layers.computed import Computed
 from thinrnn.plan import Role
 
 Edit = Callable[[str, Tensor], Tensor]  # (space, values with neurons last) -> new values
@@ -83,6 +84,7 @@ class Layer:
         self.name = name
         self.module: Any = module
         self.spaces: dict[str, Space] = {}
+        self.computed: dict[str, Computed] = {}  # weights that are no parameters
 
     def build(self) -> None:
         """Describe the neurons: call `add` for each row of them."""
@@ -142,7 +144,18 @@ class Layer:
 
     def add(self, name: str, size: int, *slots: Slot) -> None:
         """Add a row of neurons; slots of parameters that the module does not have are left out."""
-        self.spaces[name] = Space(name, size, tuple(s for s in slots if self.has(s.parameter)))
+        own = tuple(place for slot in slots for place in self._places(slot))
+        self.spaces[name] = Space(name, size, own)
+
+    def _places(self, slot: Slot) -> Iterator[Slot]:
+        """Yield where a slot is: in a parameter of the module, or in what that is computed from."""
+        computed = self.computed.get(slot.parameter)
+        if computed is None:
+            yield from [slot] if self.has(slot.parameter) else []
+            return
+        yield replace(slot, parameter=computed.source)
+        if computed.lengths and computed.dim == slot.dim:
+            yield replace(slot, parameter=computed.lengths)
 
     @staticmethod
     def rows(*parameters: str, starts: Sequence[int] = (0,)) -> list[Slot]:
@@ -174,7 +187,8 @@ class Layer:
 
     def full_name(self, what: str) -> str:
         """Return the name that a parameter or argument of the module has in the model."""
-        return f"{self.name}.{what}" if self.name else what
+        elsewhere = {n for c in self.computed.values() for n in (c.source, c.lengths)}
+        return f"{self.name}.{what}" if self.name and what not in elsewhere else what
 
     def label(self, space: str) -> str:
         """Return the name that a space has in a plan."""

@@ -48,9 +48,8 @@ class RNNLayer(Layer):
 
     def matrix(self, kind: str) -> Tensor:
         """Return a matrix of the first layer: "ih" or "hh"."""
-        parameter = self.module._parameters[f"weight_{kind}_l0"]
-        assert parameter is not None
-        return parameter
+        weight: Tensor = getattr(self.module, f"weight_{kind}_l0")
+        return weight
 
     @property
     def state_spaces(self) -> list[list[str]]:
@@ -77,6 +76,14 @@ class RNNLayer(Layer):
             for spaces, state in self.states(hx)
         )
         return values, states if len(states) > 1 else states[0]
+
+    def refusal(self) -> str:
+        if self.computed and len(self.module._flat_weights_names) > 4 + 2 * self.module.bias:
+            return (
+                "weight norm or weight drop on several layers or directions of one module, whose "
+                "sizes may differ in the small model; use one module for each layer, or remove it"
+            )
+        return ""
 
     def resize(self) -> None:
         rnn = self.module
@@ -150,6 +157,11 @@ class RHNLayer(Layer):
     @property
     def matrices(self) -> list[str]:
         return ["weight_ih", *(f"weight_hh_d{d}" for d in range(self.module.depth))]
+
+
+def has_computed_weights(rnn: nn.RNNBase) -> bool:
+    """Whether something else computes weights of an RNN before each call."""
+    return any(name not in rnn._parameters for name in rnn._flat_weights_names)
 
 
 def _stacked(states: list[Tensor]) -> Any:

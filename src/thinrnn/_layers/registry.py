@@ -6,6 +6,7 @@ from typing import TypeVar
 from torch import nn
 
 from thinrnn._layers.base import Layer
+from thinrnn._layers.computed import computed_weights
 from thinrnn._layers.feedforward import (
     ChannelwiseLayer,
     ConvLayer,
@@ -93,9 +94,9 @@ def register_layer(kind: type[nn.Module]) -> Callable[[LayerClass], LayerClass]:
     return register
 
 
-def layer_of(name: str, module: nn.Module) -> Layer | None:
-    """Return the layer that describes a module, or None where it is unknown or cannot be cut."""
-    layer = _unbuilt(name, module)
+def layer_of(name: str, module: nn.Module, model: nn.Module) -> Layer | None:
+    """Return the layer of a model's module, or None where it is unknown or cannot be cut."""
+    layer = _unbuilt(name, module, model)
     if layer is None or _why_not(layer):
         return None
     layer.build()
@@ -104,38 +105,47 @@ def layer_of(name: str, module: nn.Module) -> Layer | None:
 
 def layers_of(model: nn.Module) -> dict[str, Layer]:
     """Return the layers of a model, by the names of their modules."""
-    found = ((name, layer_of(name, module)) for name, module in model.named_modules())
+    found = ((name, layer_of(name, module, model)) for name, module in model.named_modules())
     return {name: layer for name, layer in found if layer is not None}
 
 
-def refusal_of(module: nn.Module) -> str:
+def refusal_of(name: str, module: nn.Module, model: nn.Module) -> str:
     """Return why a recurrent module of a known class cannot be cut, or an empty text."""
-    layer = _unbuilt("", module)
+    layer = _unbuilt(name, module, model)
     return _why_not(layer) if layer is not None and layer.is_recurrent else ""
 
 
 def is_recurrent(module: nn.Module) -> bool:
     """Whether a module is of a known class of layers with states."""
-    layer = _unbuilt("", module)
+    layer = _unbuilt("", module, module)
     return layer is not None and layer.is_recurrent
 
 
-def _unbuilt(name: str, module: nn.Module) -> Layer | None:
+def _unbuilt(name: str, module: nn.Module, model: nn.Module) -> Layer | None:
     kind = next((kind for kind in type(module).__mro__ if kind in LAYERS), None)
     if kind is None:
         return None
     layer = LAYERS[kind](name, module)
     layer.base = kind
+    parent = model.get_submodule(name.rpartition(".")[0]) if name else None
+    layer.computed = computed_weights(name, module, parent)
     return layer
 
 
 def _why_not(layer: Layer) -> str:
     module = layer.module
-    if nn.utils.parametrize.is_parametrized(module):
+    hooks = [type(hook).__name__ for hook in module._forward_pre_hooks.values()]
+    others = set(getattr(module, "parametrizations", ())) - set(layer.computed)
+    kinds = {type(p).__name__ for own in others for p in module.parametrizations[own]}
+    if "SpectralNorm" in hooks or "_SpectralNorm" in kinds:
+        return (
+            "spectral norm divides its weight by a number that every neuron has a part in; fold it "
+            "into the weight first (remove_spectral_norm or parametrize.remove_parametrizations)"
+        )
+    if others:
         return "its weights are parametrized; remove the parametrization first"
-    if any(name.endswith(("_g", "_v")) for name in module._parameters):
-        return "it uses weight normalisation; remove it first (torch.nn.utils.remove_weight_norm)"
-    lost = [name for name in layer.matrices if module._parameters.get(name) is None]
+    missing = (name for name in layer.matrices if module._parameters.get(name) is None)
+    lost = [name for name in missing if name not in layer.computed]
     if lost:
         return f"its {lost[0]} is not a parameter of its own: something else computes it"
     return layer.refusal()

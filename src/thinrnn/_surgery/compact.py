@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from thinrnn._gates.attach import attached
 from thinrnn._gates.attached import Attached
 from thinrnn._gates.scaled_weight import scale
+from thinrnn._layers.computed import Computed, norm_except, norms_of, with_lengths
 from thinrnn._surgery.cut import (
     Keep,
     Positions,
@@ -120,7 +121,8 @@ def _small_tensors(
 
     Cutting comes first, so that no large copy is ever made.
     """
-    readers = {r.name: r for r in gated.readers}
+    parts = (part for r in gated.readers for part in (r, r.lengths) if part is not None)
+    readers = {part.name: part for part in parts}
     tensors = named_tensors(gated.model)
     tied = {id(tensors[name]): reader for name, reader in readers.items()}
     small: dict[int, Any] = {}
@@ -131,7 +133,7 @@ def _small_tensors(
         left = positions.get(name, {})
         new = cut_tensor(tensor.detach(), left)
         if reader is not None:
-            for axis in reader.axes:
+            for axis in reader.scaled:
                 factors = axis.factors(values)
                 if axis.dim in left:
                     factors = factors[left[axis.dim].to(factors.device)]
@@ -139,4 +141,21 @@ def _small_tensors(
         if isinstance(tensor, nn.Parameter):
             new = nn.Parameter(new, requires_grad=tensor.requires_grad)
         small[id(tensor)] = new
+    for norm in norms_of(gated.model):
+        _keep_norm_(small, tensors, positions, norm)
     return small
+
+
+def _keep_norm_(
+    small: dict[int, Any], tensors: dict[str, Tensor], positions: Positions, norm: Computed
+) -> None:
+    """Let the lengths of rows under weight norm follow what is cut or gated in the rows."""
+    source, lengths = tensors[norm.source], tensors[norm.lengths]
+    if id(source) not in small:
+        return
+    left = positions.get(norm.lengths, {})
+    before = cut_tensor(norm_except(source.detach(), norm.dim), left)
+    new = small.get(id(lengths), nn.Parameter(lengths.detach(), lengths.requires_grad))
+    rows, new_lengths = with_lengths(small[id(source)].detach(), new.detach(), before, norm.dim)
+    small[id(source)] = nn.Parameter(rows, source.requires_grad)
+    small[id(lengths)] = nn.Parameter(new_lengths, lengths.requires_grad)

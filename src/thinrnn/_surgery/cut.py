@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from thinrnn._gates.attached import Attached
+from thinrnn._layers.base import Layer
+from thinrnn._layers.computed import computed_weights
 from thinrnn._layers.recurrent import RNNLayer
 from thinrnn._layers.registry import layer_of
 from thinrnn._surgery.full_width_inputs import kept_in_state
@@ -118,9 +120,7 @@ def follow_tensors(model: nn.Module, names: set[str]) -> tuple[nn.Module, dict[s
     renamed: dict[str, str] = {}
     owners = {name.rpartition(".")[0] for name in names}
     for name, module in list(model.named_modules(remove_duplicate=False)):
-        if name not in owners:
-            continue
-        layer = layer_of(name, module)
+        layer = _follower(name, module, model, names, owners)
         if isinstance(layer, RNNLayer) and not _has_one_size(layer.module):
             old_to_new = RNNStack.parameter_names(layer.module)
             prefix = f"{name}." if name else ""
@@ -129,6 +129,18 @@ def follow_tensors(model: nn.Module, names: set[str]) -> tuple[nn.Module, dict[s
         elif layer is not None:
             layer.resize()
     return model, renamed
+
+
+def _follower(
+    name: str, module: nn.Module, model: nn.Module, names: set[str], owners: set[str]
+) -> Layer | None:
+    """Return a module's layer if its parameters, or what they are computed from, have changed."""
+    parent = model.get_submodule(name.rpartition(".")[0]) if name else None
+    computed = computed_weights(name, module, parent).values()
+    new = [one for one in computed if one.source in names]
+    for one in new:
+        one.refresh()
+    return layer_of(name, module, model) if new or name in owners else None
 
 
 def set_attributes_(model: nn.Module, plan: Plan, keep: Keep) -> None:
@@ -196,8 +208,7 @@ def _has_one_size(rnn: nn.RNNBase, cuts: Positions | None = None) -> bool:
         return True
     shapes: dict[str, set[tuple[int, ...]]] = defaultdict(set)
     for name in rnn._flat_weights_names:
-        parameter = rnn._parameters[name]
-        assert parameter is not None
+        parameter = getattr(rnn, name)
         left = (cuts or {}).get(name, {})
         shape = (len(left[d]) if d in left else n for d, n in enumerate(parameter.shape))
         shapes[name[:9]].add(tuple(shape))

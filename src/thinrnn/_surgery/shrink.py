@@ -10,8 +10,10 @@ from torch.optim import Optimizer
 from thinrnn._gates.attach import attached
 from thinrnn._gates.attached import Attached
 from thinrnn._gates.scaled_weight import along
+from thinrnn._layers.computed import Computed, norm_except, norms_of, with_lengths
 from thinrnn._surgery.cut import (
     Keep,
+    Positions,
     cut_tensor,
     follow_tensors,
     kept_positions,
@@ -149,6 +151,7 @@ def keep_only_(gated: Attached, keep: Keep, optimizers: Sequence[Optimizer]) -> 
     need_root_stays(model, positions)
     tensors = named_tensors(model)
     cuts = {id(tensors[name]): (tensors[name], where) for name, where in positions.items()}
+    norms = _norms(model)
     for name, gate in gated.gates.items():
         if len(keep[name]) < gate.size:
             cuts[id(gate.log_alpha)] = (gate.log_alpha, {0: keep[name]})
@@ -159,6 +162,8 @@ def keep_only_(gated: Attached, keep: Keep, optimizers: Sequence[Optimizer]) -> 
         for optimizer in optimizers:
             _cut_states(optimizer.state.get(tensor, {}), where)
         _replace_data(tensor, where)
+    for norm, before in norms.items():
+        _keep_norm_(model, norm, before, positions)
     _, renamed = follow_tensors(model, set(positions))
     # what is left decides on the modules, not the way there: a stack may have one size again
     _, back = restore_rnns(model, gated.rnns())
@@ -175,17 +180,37 @@ def keep_only_(gated: Attached, keep: Keep, optimizers: Sequence[Optimizer]) -> 
 def fold_(gated: Attached, optimizers: Sequence[Optimizer]) -> None:
     """Multiply the weights by frozen gates, which are 1 afterwards."""
     values = {name: gate.value for name, gate in gated.gates.items()}
-    for reader in gated.readers:
+    norms = _norms(gated.model)
+    parts = (part for r in gated.readers for part in (r, r.lengths) if part is not None)
+    for reader in parts:
         weight = reader.weight
-        for axis in reader.axes:
+        for axis in reader.scaled:
             factors = along(axis.factors(values).to(weight.dtype), weight, axis.dim)
             weight *= factors
             for optimizer in optimizers:  # averages of the weight; moments follow by themselves
                 for key, average in optimizer.state.get(weight, {}).items():
                     if key in AVERAGES:
                         average *= factors
+    for norm, before in norms.items():
+        _keep_norm_(gated.model, norm, before, {})
     for gate in gated.gates.values():
         gate.log_alpha = torch.where(gate.value > 0, FULLY_OPEN, gate.log_alpha)
+
+
+def _norms(model: nn.Module) -> dict[Computed, Tensor]:
+    """Return what the rows of each weight under weight norm measure."""
+    tensors = named_tensors(model)
+    return {norm: norm_except(tensors[norm.source], norm.dim) for norm in norms_of(model)}
+
+
+def _keep_norm_(model: nn.Module, norm: Computed, before: Tensor, positions: Positions) -> None:
+    """Let the lengths of rows under weight norm follow what has changed in the rows."""
+    tensors = named_tensors(model)
+    source, lengths = tensors[norm.source], tensors[norm.lengths]
+    before = cut_tensor(before, positions.get(norm.lengths, {}))
+    rows, new = with_lengths(source, lengths, before, norm.dim)
+    source.copy_(rows)
+    lengths.copy_(new)
 
 
 def _check_states(optimizer: Optimizer, cut: Collection[int]) -> None:

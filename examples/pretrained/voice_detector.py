@@ -1,6 +1,6 @@
 """A pretrained voice detector with a half and a quarter of its neurons, without training data.
 
-    pip install --no-deps silero-vad    # convolutions and an LSTM cell of 128 with their weights
+    pip install --no-deps silero-vad    # convolutions and an LSTM of 128 with their weights
     python examples/pretrained/voice_detector.py
 
 Windows of 32 ms go in, the probability that someone speaks comes out. No labels are needed: the
@@ -40,7 +40,7 @@ class VoiceDetector(nn.Module):
         self.conv2 = nn.Conv1d(128, 64, 3, stride=2, padding=1)
         self.conv3 = nn.Conv1d(64, 64, 3, stride=2, padding=1)
         self.conv4 = nn.Conv1d(64, 128, 3, padding=1)
-        self.lstm_cell = nn.LSTMCell(128, 128)
+        self.lstm = nn.LSTM(128, 128, batch_first=True)
         self.final_conv = nn.Conv1d(128, 1, 1)
 
     def forward(self, windows: Tensor) -> Tensor:
@@ -50,12 +50,8 @@ class VoiceDetector(nn.Module):
         x = (real.square() + imaginary.square()).sqrt()
         for conv in (self.conv1, self.conv2, self.conv3, self.conv4):
             x = torch.relu(conv(x))
-        x = x.view(batch, steps, -1)
-        state, outputs = None, []
-        for step in range(steps):
-            state = self.lstm_cell(x[:, step], state)
-            outputs.append(state[0])
-        h = torch.relu(torch.stack(outputs, dim=2))  # (B, n, T)
+        h, _ = self.lstm(x.view(batch, steps, -1))  # (B, T, n)
+        h = torch.relu(h).transpose(1, 2)
         return torch.sigmoid(self.final_conv(h)).squeeze(1)
 
 
@@ -63,15 +59,25 @@ def pretrained() -> VoiceDetector:
     """Return the detector with the weights that the package silero-vad brings as safetensors.
 
     They come from another training than those of the package's JIT and ONNX models, so outputs
-    differ from theirs; with their weights this module computes what they compute.
+    differ from theirs; with their weights this module computes what they compute. The package runs
+    an LSTM cell, window by window; the same weights serve a layer over a whole sequence.
     """
     found = importlib.util.find_spec("silero_vad")
     if found is None or found.origin is None:
         sys.exit("silero-vad is not installed: pip install --no-deps silero-vad")
     file = Path(found.origin).parent / "data/silero_vad_16k.safetensors"
     detector = VoiceDetector()
-    detector.load_state_dict(load_file(file))
+    detector.load_state_dict({layer_name(name): w for name, w in load_file(file).items()})
     return detector.eval()
+
+
+def layer_name(name: str) -> str:
+    """Return the name of a weight where the LSTM cell has become a layer.
+
+    >>> layer_name("lstm_cell.weight_ih"), layer_name("conv1.bias")
+    ('lstm.weight_ih_l0', 'conv1.bias')
+    """
+    return name.replace("lstm_cell.", "lstm.") + "_l0" * name.startswith("lstm_cell.")
 
 
 def noise(kind: str, samples: int, random: np.random.Generator) -> np.ndarray:

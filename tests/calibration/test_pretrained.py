@@ -63,7 +63,7 @@ def test_a_voice_detector_loses_half_of_its_neurons(example):
     detector = example.pretrained()
     calls, one, test = example.material(voices(3.0))
     models = example.smaller(detector, calls, [0.5], steps=0)
-    assert models["50% reconstruct"].lstm_cell.hidden_size == 64
+    assert models["50% reconstruct"].lstm.hidden_size == 64
     assert example.quality(models["50% reconstruct"], detector, *test)["agreement"] > 0.5
     assert models["50% reconstruct"](one).shape == (1, 31)
 
@@ -76,7 +76,7 @@ def test_the_voice_detector_computes_what_the_package_computes(example):
     detector = example.pretrained()
     detector.load_state_dict(
         {
-            name.replace(part, own): tensor
+            example.layer_name(name.replace(part, own)): tensor
             for name, tensor in package._model.state_dict().items()
             for part, own in VAD_PARTS.items()
             if name.startswith(part)

@@ -324,3 +324,24 @@ def test_no_source_path_in_the_file(tmp_path: Path) -> None:
     path = tmp_path / "a.onnx"
     export_onnx(nn.GRU(4, 3), path, torch.randn(5, 2, 4))
     assert b".py" not in path.read_bytes()
+
+
+class Cancelling(nn.Module):
+    """Large terms cancel, so that little of float32 is left of their sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(256, 4)
+        with torch.no_grad():
+            self.linear.weight.mul_(3e3)
+            self.linear.weight[:, 128:] = -self.linear.weight[:, :128]
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        output: torch.Tensor = self.linear(torch.cat([x, x + 1e-4 * x.cos()], -1))
+        return output
+
+
+def test_rounding_that_the_model_has_itself_is_no_error(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    export = export_onnx(Cancelling(), tmp_path / "model.onnx", torch.randn(5, 128))
+    assert export.inputs == {"x": ("axis0", 128)} and export.difference < 1e-2

@@ -67,10 +67,11 @@ class Calibration:
         lines = []
         for model, row in sorted(record["models"].items(), key=lambda item: -item[1]["params"]):
             line = [model, f"{row['params']:,}", *(f"{row[key]:.4f}" for key, _ in columns)]
-            times = speed["models"].get(timed_as(model)) if speed else None
+            times = speed["models"].get(timed_as(model), {}) if speed else {}
             for runtime in runtimes:
                 key = f"{runtime}_ms"
-                line.append(f"{whole[key] / times[key]:.2f}x" if times else "-")
+                is_timed = key in times and key in whole
+                line.append(f"{whole[key] / times[key]:.2f}x" if is_timed else "-")
             lines.append(line)
         head = ["model", "parameters", *(column for _, column in columns)]
         names = {"pytorch": "faster in PyTorch", "onnx": "in ONNX Runtime"}
@@ -108,8 +109,8 @@ def kind_of(model: str) -> str:
 
 
 def timed_as(model: str) -> str:
-    """Return the model of the same size that was timed: distillation changes no size."""
-    return re.sub(r" distilled$", " reconstruct", model)
+    """Return the model of the same size that was timed: refitting and teaching change no size."""
+    return re.sub(r" (distilled|sequential)$", " reconstruct", model)
 
 
 def one_shot_table(record: dict[str, Any]) -> str:

@@ -103,7 +103,8 @@ def export_onnx(
 
     Raises:
         ExportError: torch cannot trace the model, or the outputs differ by more than 1e-4,
-            relative to the largest output if that is above 1. No file is written.
+            relative to the largest output if that is above 1, and by more than ten times what
+            float32's rounding makes of the model itself. No file is written.
         ExampleError: The model does not run on the example.
         GateError: The model still has gates.
         MissingExtraError: The extra "onnx" is not installed, or torch is older than 2.8.

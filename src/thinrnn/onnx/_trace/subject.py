@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from thinrnn._model.copying import kept_attributes
+from thinrnn._model.copying import copy_module, kept_attributes
 from thinrnn._model.tree import paths_in, tensors_in
 from thinrnn.errors import ExampleError
 from thinrnn.onnx._trace.arguments import Arguments, unique
@@ -67,6 +67,12 @@ class Subject:
         """Return the outputs for other inputs."""
         with torch.no_grad():
             return list(tensors_in(self._call(tensors)))
+
+    def run_in_float64(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Return the outputs without float32's rounding."""
+        wide = [t.double() if t.is_floating_point() else t.clone() for t in tensors]
+        with torch.no_grad():
+            return list(tensors_in(self.arguments.call(copy_module(self.model).double(), wide)))
 
     def shapes_at(self, tensors: Sequence[Tensor]) -> Any:
         """Return the shapes that the model's layers and outputs have; None if it does not run."""

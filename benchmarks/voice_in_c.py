@@ -37,7 +37,10 @@ class Window(nn.Module):
     def __init__(self, detector: Any) -> None:
         super().__init__()
         self.convs = nn.ModuleList(getattr(detector, f"conv{k}") for k in range(1, 5))
-        self.cell, self.last = detector.lstm_cell, detector.final_conv
+        lstm, self.last = detector.lstm, detector.final_conv
+        self.cell = nn.LSTMCell(lstm.input_size, lstm.hidden_size)
+        weights = lstm.state_dict().items()
+        self.cell.load_state_dict({name.removesuffix("_l0"): w for name, w in weights})
 
     def forward(self, spectrum: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x = spectrum
@@ -105,7 +108,7 @@ def main() -> None:
     *_, small = voice_detector.smaller(original, calls, [options.part], options.steps).values()
     with tempfile.TemporaryDirectory() as folder, torch.no_grad():
         path = Path(folder) / "voice.c"
-        width = small.lstm_cell.hidden_size
+        width = small.lstm.hidden_size
         spectrum = spectra(small, one[:, :1])[0]
         example = (spectrum, torch.randn(1, width), torch.randn(1, width))
         export = export_c(Window(small), path, example, precision="int8")

@@ -76,6 +76,15 @@ def find_matrices(model: nn.Module, plan: Plan) -> dict[str, Matrix]:
     return found
 
 
+def columns_left(matrix: Matrix, width: int, chosen: dict[str, Tensor]) -> Tensor:
+    """Return the columns of a matrix, as indices, that some neurons leave."""
+    left = torch.ones(width, dtype=torch.bool)
+    for group, columns in matrix.columns.items():
+        gone = columns[~chosen[group]].flatten()
+        left[gone[gone >= 0]] = False
+    return left.nonzero().flatten()
+
+
 def _places(
     layers: dict[str, Layer], tensors: dict[str, Tensor], tensor: Tensor
 ) -> list[tuple[str, str]]:

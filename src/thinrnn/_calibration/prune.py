@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from thinrnn._calibration import criteria
 from thinrnn._calibration.calls import calls_of
-from thinrnn._calibration.matrices import Matrix, find_matrices
+from thinrnn._calibration.matrices import Matrix, columns_left, find_matrices
 from thinrnn._calibration.moments import collect
 from thinrnn._calibration.refit import Fit, Signals, refit, signals_of
 from thinrnn._calibration.report import (
@@ -25,6 +25,7 @@ from thinrnn._calibration.report import (
     set_report_,
 )
 from thinrnn._calibration.sensitivity import row_weights
+from thinrnn._calibration.sharing import OutputError, shared
 from thinrnn._discovery.find import find_groups
 from thinrnn._gates.attach import attach_, attached
 from thinrnn._gates.estimators import Fixed
@@ -40,6 +41,7 @@ from thinrnn._surgery.verify import verify
 from thinrnn.errors import CalibrationError, TargetError
 from thinrnn.plan import Plan, named_tensors
 
+MEASURED = ("reconstruct", "activation")  # scores that are errors
 HELD_OUT = 0.2  # part of the calls that judge and choose ridges instead of being fitted
 
 
@@ -191,7 +193,14 @@ class Calibration:
 
         With `refitted=False` columns are only dropped, for comparison.
         """
-        chosen = self.chosen(self.errors(score, loss), params=params, macs=macs, keep=keep or {})
+        errors = self.errors(score, loss)
+        size: dict[str, Any] = {"params": params, "macs": macs, "keep": keep or {}}
+        if score in MEASURED and (params is not None or macs is not None):
+            calls = self.held or self.fitted
+            error_of = OutputError(self.model, self.matrices, self.moments, calls)
+            chosen = shared(errors, lambda scaled: self.chosen(scaled, **size), error_of)
+        else:
+            chosen = self.chosen(errors, **size)
         pruned = copy_module(self.model)
         self._shifts: dict[str, Tensor] = {}  # of biases, by the matrix they make up for
         fits = self._refit_(pruned, chosen, refitted)
@@ -358,11 +367,7 @@ class Calibration:
 
     def _columns_left(self, matrix: Matrix, chosen: Masks) -> Tensor:
         weight = named_tensors(self.model)[matrix.name]
-        left = torch.ones(weight.flatten(1).shape[1], dtype=torch.bool)
-        for group, columns in matrix.columns.items():
-            gone = columns[~chosen[group]].flatten()
-            left[gone[gone >= 0]] = False
-        return left.nonzero().flatten()
+        return columns_left(matrix, weight.flatten(1).shape[1], chosen)
 
     def _report(
         self, small: nn.Module, chosen: Masks, fits: dict[str, Fit], difference: float

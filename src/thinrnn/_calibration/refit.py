@@ -92,15 +92,10 @@ def refit(
     best, error = keep, error_of(keep)
     dropped = error
     rounding = ROUNDING * error_of.without
-    A_xy = fit.xy.second(centred=has_bias)[:, S]
-    A_yy = fit.yy.second(centred=has_bias)[S][:, S]
-    unit = float(A_yy.diagonal().mean()) + 1e-30
     for ridge in RIDGES if free else ():
-        loaded = A_yy + ridge * unit * torch.eye(len(S), dtype=Q.dtype, device=Q.device)
-        factor, failed = torch.linalg.cholesky_ex(loaded)
-        if failed:
+        M = solve(fit, S, ridge, centred=has_bias)
+        if M is None:
             continue
-        M = torch.cholesky_solve((A_xy + ridge * unit * keep).T, factor).T
         now = error_of(M)
         if now < error - rounding:
             best, error = M, now
@@ -113,6 +108,17 @@ def refit(
         mean_x, mean_y = fit.xy.means()
         shift = W @ mean_x - V @ mean_y[S]
     return Fit(new, shift, dropped / energy, error / energy)
+
+
+def solve(signals: Signals, stays: Tensor, ridge: float, *, centred: bool) -> Tensor | None:
+    """Return the best M (P, |S|) for a ridge, or None where rounding leaves no solution."""
+    A_xy = signals.xy.second(centred=centred)[:, stays]
+    A_yy = signals.yy.second(centred=centred)[stays][:, stays]
+    keep = torch.eye(len(A_xy), dtype=A_xy.dtype, device=A_xy.device)[:, stays]
+    load = ridge * (float(A_yy.diagonal().mean()) + 1e-30)
+    loaded = A_yy + load * torch.eye(len(stays), dtype=A_xy.dtype, device=A_xy.device)
+    factor, failed = torch.linalg.cholesky_ex(loaded)
+    return None if failed else torch.cholesky_solve((A_xy + load * keep).T, factor).T
 
 
 class _Error:

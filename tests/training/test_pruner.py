@@ -2,6 +2,7 @@
 
 import copy
 import io
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,6 +18,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "target": {"target": {"params": 0.3, "steps": 25}},
     "later": {"target": {"params": 0.3, "steps": 20}, "start_epoch": 1, "start_step": 12},
     "l0": {"l0": 2e-4, "gate_lr": 0.1, "start_step": 5},
+    "sizes": {"target": {"params": [0.6, 0.3], "steps": 12, "finish": 6}},
 }
 
 
@@ -61,8 +63,9 @@ def plan() -> thinrnn.Plan:
     return thinrnn.find_groups(Tagger(), torch.randint(40, (6, 8)))
 
 
-@pytest.mark.parametrize("stop", [7, 25])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    ("way", "stop"), [*itertools.product(WAYS, [7, 25]), ("sizes", 16), ("sizes", 20)]
+)
 def test_a_resumed_training_ends_with_the_same_weights(
     way: str, stop: int, plan: thinrnn.Plan
 ) -> None:
@@ -105,6 +108,20 @@ def test_finish_leaves_a_small_plain_model_in_place(tmp_path: Any) -> None:
     again = thinrnn.load_(Tagger().double(), tmp_path / "small").eval()
     with torch.no_grad():
         assert torch.equal(again(x), small(x))
+
+
+def test_several_sizes_are_saved_on_the_way(plan: thinrnn.Plan, tmp_path: Any) -> None:
+    training = Training(target={"params": [0.6, 0.3]}, plan=plan, folder=tmp_path)
+    training.pruner.total_steps = STEPS
+    rates = []
+    for step in range(STEPS):
+        rates.append(training.pruner.rate)
+        training.run([step])
+    assert training.pruner.is_final and min(rates[:20]) < 0.2 and rates[25] == 1.0
+    full = thinrnn.count(Tagger()).params
+    for part in (0.6, 0.3):
+        small = thinrnn.load_(Tagger().double(), tmp_path / str(part))
+        assert 0.9 * part * full < thinrnn.count(small).params <= part * full
 
 
 def test_a_training_cut_short_ends_at_its_target(plan: thinrnn.Plan) -> None:

@@ -9,10 +9,11 @@ pruner.finish_()     the model is small and plain
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypedDict
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.optim import Optimizer
 
 from thinrnn._discovery.find import find_groups
@@ -22,6 +23,7 @@ from thinrnn._penalties.target import Target
 from thinrnn._surgery.compact import compact
 from thinrnn._surgery.count import count
 from thinrnn._surgery.provenance import Record, find_record, set_record_
+from thinrnn._surgery.save import save
 from thinrnn._surgery.shrink import cut_, kept_neurons, shrink_
 from thinrnn._surgery.verify import verify
 from thinrnn._training.first_call import FirstCall
@@ -43,6 +45,7 @@ class Options(TypedDict, total=False):
     start_step: int
     start_epoch: int
     plan: Plan | None
+    folder: str | Path | None
 
 
 class Pruner:
@@ -69,6 +72,7 @@ class Pruner:
         start_step: Attach gates after this many steps, 1 or more.
         start_epoch: Attach gates after this many epochs.
         plan: The groups to prune, from `find_groups`. By default all that are found.
+        folder: Where `save` writes the model of each of several sizes, as in `folder/0.5`.
 
     Attributes:
         model: The model.
@@ -109,6 +113,7 @@ class Pruner:
         start_step: int = 1,
         start_epoch: int = 0,
         plan: Plan | None = None,
+        folder: str | Path | None = None,
     ) -> None:
         if (target is None) == (l0 is None):
             raise TargetError(
@@ -122,6 +127,7 @@ class Pruner:
         self.gate_lr = gate_lr
         self.start_step, self.start_epoch = start_step, start_epoch
         self.plan = plan
+        self.folder = None if folder is None else Path(folder)
         self.total_steps: int | None = None  # of the training, where a trainer knows it
         self.steps_done = self.epochs_done = 0
         self.target: Target | None = None
@@ -142,6 +148,11 @@ class Pruner:
     def is_final(self) -> bool:
         """Whether the selection of neurons is final."""
         return self.target is not None and self.target.is_settled
+
+    @property
+    def rate(self) -> float:
+        """What to multiply the learning rate by: `Target.rate`, for several sizes with a finish."""
+        return 1.0 if self.target is None else self.target.rate
 
     def penalty(self) -> Tensor | float:
         """Return what is added to the loss: with `l0` the penalty, otherwise 0."""
@@ -174,6 +185,8 @@ class Pruner:
         self.gate_optimizer.zero_grad()
         if self.target is not None:
             self.target.step()
+            if self.target.reached and self.folder and not _rank():
+                save(compact(self.model), self.folder / str(self.target.reached))
 
     def end_epoch(self) -> int:
         """Count an epoch and remove closed neurons; a state carried along must begin anew.
@@ -252,7 +265,7 @@ class Pruner:
             for i, state in self.gate_optimizer.state_dict()["state"].items():
                 tensors |= {f"optimizer/{i}/{name}": value for name, value in state.items()}
         if self.target is not None:
-            about["target_steps"] = self.target.steps
+            about["target_steps"] = [self.target.steps, self.target.finish]
             about["target_step"] = self.target.state_dict()["step"]
             worth = self.target.state_dict()["worth"]
             tensors |= {f"worth/{name}": row for name, row in worth.items()}
@@ -299,21 +312,25 @@ class Pruner:
             plan = find_groups(self.model, self._first_call.example)
         self._attach(plan, None)
 
-    def _attach(self, plan: Plan, steps: int | None) -> None:
+    def _attach(self, plan: Plan, steps: Sequence[int] | None) -> None:
         attach_(self.model, plan)
         if self.l0_weight is None:
-            if steps is None:
-                steps = self.wanted.get("steps") or self._steps_left()
-            self.target = Target(self.model, **self.wanted | ({"steps": steps} if steps else {}))
+            known = dict(zip(("steps", "finish"), steps or (), strict=False))
+            self.target = Target(self.model, **self._steps_left() | self.wanted | known)
         else:
             self.l0 = L0(self.model, weight=self.l0_weight)
         own = [gate.log_alpha for gate in attached(self.model).gates.values()]
         self.gate_optimizer = torch.optim.Adam(own, lr=self._gate_lr())
 
-    def _steps_left(self) -> int | None:
-        if self.total_steps is None:
-            return None
-        return max(1, round(STEPS_PART * (self.total_steps - self.steps_done)))
+    def _steps_left(self) -> dict[str, int]:
+        """Return the steps of the target where the trainer knows how long it trains."""
+        if self.total_steps is None or "steps" in self.wanted:
+            return {}
+        sizes = [self.wanted.get(what) for what in ("params", "macs")]
+        count = max(1 if isinstance(s, int | float) else len(s) for s in sizes if s is not None)
+        each = max(1, (self.total_steps - self.steps_done) // count)
+        steps = max(1, round(STEPS_PART * each))
+        return {"steps": steps} | ({"finish": each - steps} if count > 1 else {})
 
     def _gate_lr(self) -> float:
         if self.gate_lr is not None:
@@ -334,3 +351,7 @@ class Pruner:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Pruner":
         return self  # a copy of the model has no pruner
+
+
+def _rank() -> int:
+    return distributed.get_rank() if distributed.is_initialized() else 0

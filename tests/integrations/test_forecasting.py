@@ -4,16 +4,18 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-pytest.importorskip("neuralforecast", reason="too large for CI: pip install neuralforecast")
-pytest.importorskip("statsmodels", reason="ships the series: pip install statsmodels")
-
 EXAMPLE = Path(__file__).parents[2] / "examples" / "forecasting" / "co2_lstm.py"
 
 
+@pytest.mark.skipif(
+    find_spec("neuralforecast") is None,  # not imported here: that takes seconds
+    reason="pip install -r examples/forecasting/requirements.txt",
+)
 @pytest.mark.extended
 def test_the_forecaster_gets_smaller_and_still_forecasts(tmp_path: Path) -> None:
     command = [str(EXAMPLE), "--steps", "60", "--hidden", "24", "--seeds", "1"]

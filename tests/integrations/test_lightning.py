@@ -15,6 +15,8 @@ from thinrnn.errors import GateError, PlanError
 
 pytest.importorskip("lightning", reason="needs the extra integrations")
 
+from tensorboard_events import scalars
+
 from thinrnn.integrations.lightning import NeuronSelection
 
 EPOCHS = 4
@@ -122,6 +124,18 @@ def test_a_resumed_fit_ends_with_the_same_small_model(pl: Any, way: str, tmp_pat
     if way != "l0":
         full = thinrnn.count(make_tagger(pl)).params
         assert thinrnn.count(whole).params <= 0.3 * full
+
+
+def test_kept_neurons_are_curves_in_tensorboard(pl: Any, tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard", reason="pip install tensorboard")
+    logger = pl.loggers.TensorBoardLogger(tmp_path, name=None, version="run")
+    selection = NeuronSelection(target={"params": 0.3, "steps": 14})
+    model = make_tagger(pl)
+    make_trainer(pl, tmp_path, selection, logger=logger).fit(model, batches())
+    curves = scalars(tmp_path / "run")
+    assert [step for step, _ in curves["thinrnn/params"]] == [5, 11, 17, 23]  # once per epoch
+    assert curves["thinrnn/params"][-1][1] == thinrnn.count(model).params
+    assert curves["thinrnn/kept/net.embedding"][-1][1] == model.net.embedding.embedding_dim
 
 
 def test_the_trainer_goes_on_with_the_small_model(pl: Any, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ pytest.importorskip("transformers", reason="needs the extra integrations")
 pytest.importorskip("accelerate", reason="needs the extra integrations")
 
 import transformers
+from tensorboard_events import scalars
 
 from thinrnn.integrations.transformers import NeuronSelection
 
@@ -112,6 +113,21 @@ def test_a_resumed_training_ends_with_the_same_small_model(
     assert {"thinrnn/params", "thinrnn/kept/rnn.l0"} <= logged
     if way == "target":
         assert thinrnn.count(models[0]).params <= 0.3 * thinrnn.count(make_model(kind)).params
+
+
+def test_kept_neurons_are_curves_in_tensorboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("tensorboard", reason="pip install tensorboard")
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "board"))
+    model = make_model("plain")
+    trainer = make_trainer(model, tmp_path, report_to="tensorboard", save_strategy="no")
+    trainer.add_callback(NeuronSelection(trainer, target={"params": 0.3, "steps": 14}))
+    trainer.train()
+    curves = scalars(tmp_path / "board")
+    assert [step for step, _ in curves["train/thinrnn/params"]] == [6, 12, 18, 24]
+    assert curves["train/thinrnn/params"][-1][1] == thinrnn.count(model).params
+    assert "train/thinrnn/kept/rnn.l0" in curves
 
 
 def test_the_small_model_is_evaluated_and_saved(tmp_path: Path) -> None:

@@ -152,6 +152,30 @@ def test_the_trainer_goes_on_with_the_small_model(pl: Any, tmp_path: Path) -> No
     assert torch.equal(again.eval()(x), model.eval()(x))
 
 
+def test_each_of_several_sizes_is_saved(pl: Any, tmp_path: Path) -> None:
+    model, rates = make_tagger(pl), []
+    selection = NeuronSelection(target={"params": [0.6, 0.3]}, folder=tmp_path / "thin")
+
+    def rate(step: int) -> float:
+        rates.append(selection.pruner.rate)
+        return rates[-1]
+
+    def configure_optimizers() -> Any:
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, rate)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    model.configure_optimizers = configure_optimizers
+    make_trainer(pl, tmp_path, selection, logger=False, enable_checkpointing=False).fit(
+        model, batches()
+    )
+    assert 1.0 in rates[12:] and sum(low < 0.5 for low in rates) >= 4  # down for each of the two
+    full = thinrnn.count(make_tagger(pl)).params
+    for part in (0.6, 0.3):
+        small = thinrnn.load_(make_tagger(pl), tmp_path / "thin" / str(part))
+        assert thinrnn.count(small).params <= part * full
+
+
 def test_a_submodule_that_the_training_step_calls(pl: Any, tmp_path: Path) -> None:
     options: Any = {"logger": False, "enable_checkpointing": False}
     with pytest.raises(PlanError, match="prune the module that the training step calls"):

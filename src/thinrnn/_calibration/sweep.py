@@ -125,6 +125,8 @@ def sweep(
 ) -> Sweep:
     """Return small models of several sizes from one pass of statistics, with error and CPU time.
 
+    The command `thinrnn sweep` is another thing: it trains a preset with many settings.
+
     Args:
         model: A trained model.
         data: Example calls, as for `prune`.

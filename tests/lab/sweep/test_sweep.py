@@ -128,6 +128,25 @@ def test_a_sweep_that_was_stopped_goes_on(folder: Path) -> None:
     assert_as_uninterrupted(folder, next(t for t in found["trials"] if t["run"] == "0000"))
 
 
+@pytest.mark.extended
+def test_two_commands_share_a_database(folder: Path) -> None:
+    """As on two machines: each has a folder of its own; the trials are in one database."""
+    storage = f"sqlite:///{folder / 'study.db'}"
+    more = ("--storage", storage, "--name", "both", "--trials", "4", "--cost", "milliseconds")
+    first = begun(folder, *more, "--json", "--out", "one")
+    second = begun(folder, *more, "--json", "--out", "two")
+    runs = []
+    for process, out in ((first, "one"), (second, "two")):
+        text, _ = process.communicate(timeout=400)
+        assert process.returncode == 0, text
+        trials = json.loads(text[text.index("\n{") :])["trials"]
+        assert [trial["end"] for trial in trials] == ["finished"] * 4
+        assert all(trial["milliseconds"] > 0 for trial in trials)
+        assert (folder / out / "report.html").exists()
+        runs += [path.name for path in (folder / out / "trials").iterdir()]
+    assert sorted(runs) == [trial["run"] for trial in trials]  # each trained once, here or there
+
+
 def one_trial(folder: Path, **values: str) -> Any:
     """Train one trial in this process and return how it ended."""
     files = {name: str(folder / f"{name}.txt") for name in ("train", "valid")}
@@ -166,6 +185,7 @@ def test_a_trial_that_cannot_be_says_why(folder: Path) -> None:
     [
         (["--space", "nothing.toml"], "nothing.toml"),
         (["--cost", "beauty"], "choose one of params"),
+        (["--cost", "onnx_milliseconds"], "bench_seconds is 0"),
         (["--metric", "test_perplexity"], "choose one of valid_perplexity"),
         (["--set", "hiden=3"], "did you mean 'hidden'"),
         (["--storage", "nonsense"], "cannot open the study"),

@@ -49,7 +49,8 @@ def sweep(
 
     Optuna proposes settings from the space; each trial is a run without a control. Trials that
     fall behind the median are stopped. The same command goes on with a sweep that was stopped, and
-    joins one from another machine. A report shows the best trials.
+    joins one from another machine. A report shows the best trials. (The function thinrnn.sweep is
+    another thing: it cuts one trained model to several sizes.)
     """
     from thinrnn._table import table
     from thinrnn.lab import recipes
@@ -86,6 +87,12 @@ def sweep(
     if not settings.phases:
         raise InputError(f"{chosen.name} trains a control alone: choose another preset.")
     if cost == "onnx_milliseconds":
+        if not recipe.times_in_onnx:
+            raise InputError(
+                f"models of {chosen.name} are not timed in ONNX Runtime: --cost milliseconds."
+            )
+        if not settings.bench_seconds:
+            raise InputError("bench_seconds is 0: --set bench_seconds=0.5 to time the models.")
         from thinrnn.onnx.runtime import require_onnx
 
         require_onnx()

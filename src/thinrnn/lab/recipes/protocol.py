@@ -62,6 +62,7 @@ class Recipe(Protocol[S, D]):
     settings: type[S]
     batch_dim: int  # along which the sequences of batches and states lie
     keeps_best: bool  # of the epochs of the final size; False keeps the last one
+    times_in_onnx: bool  # whether `onnx_calls` returns any
 
     @property
     def metrics(self) -> Mapping[str, Better]:

@@ -87,6 +87,9 @@ def run_trial(study: Study, trial: Trial, job: Job) -> None:
             raise ThinRNNError(f"its process ended {MOST_TRIES} times")
         run = _trained(study, trial, job, settings.replaced(**changes), folder)
         summary = run.summary(about.kind) or {}
+        for name in (about.metric, about.cost):
+            if summary.get(name) is None:
+                raise ThinRNNError(f"the run has no {name}")
         values = [summary[about.metric], summary[about.cost]]
         study.tell(trial, values, skip_if_finished=True)
     except optuna.TrialPruned:

@@ -56,6 +56,7 @@ class LanguageModelRecipe:
     settings = LanguageModelSettings
     batch_dim = 1
     keeps_best = True
+    times_in_onnx = True
     metrics: ClassVar[Mapping[str, Better]] = {
         "valid_perplexity": "lower",
         "test_perplexity": "lower",

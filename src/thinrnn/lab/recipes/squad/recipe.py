@@ -63,6 +63,7 @@ class SquadRecipe:
     settings = SquadSettings
     batch_dim = 0
     keeps_best = False  # no epoch is chosen by its score, since dev is what is reported
+    times_in_onnx = False
     metrics: ClassVar[Mapping[str, Better]] = {
         "f1": "higher",
         "em": "higher",

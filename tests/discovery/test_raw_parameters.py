@@ -113,3 +113,19 @@ def test_a_norm_written_by_hand_stays_refused() -> None:
     plan = thinrnn.find_groups(Normed("(C,)", "scale", "linear", 1), torch.randn(2, 5, 4))
     with pytest.raises(thinrnn.PlanError, match="refused"):
         plan["rnn.l0"]
+
+
+def test_a_model_of_which_nothing_can_go() -> None:
+    class Returned(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding = nn.Embedding(9, 4)
+            self.rnn = nn.GRU(4, 6, batch_first=True)
+
+        def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+            x = self.embedding(tokens)
+            return x, self.rnn(x)[0]
+
+    plan = thinrnn.find_groups(Returned(), torch.randint(9, (2, 5)))
+    assert [refusal.group.name for refusal in plan.refused] == ["embedding", "rnn.l0"]
+    assert not plan.groups

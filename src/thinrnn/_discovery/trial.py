@@ -116,7 +116,7 @@ class _Trial:
         self, plan: Plan, good: list[Group], groups: list[Group]
     ) -> tuple[list[Group], list[tuple[Group, str]]]:
         """Return the groups that can be cut together with the good ones, and why others cannot."""
-        reason = self.failure(replace(plan, groups=(*good, *groups)))
+        reason = self.failure(replace(plan, groups=(*good, *groups))) if groups else ""
         if not reason:
             return [*good, *groups], []
         if len(groups) == 1:

@@ -39,6 +39,7 @@ from thinrnn.lab.recipes.language_model.choose import (
 )
 from thinrnn.lab.recipes.language_model.corpus import Text, load_text
 from thinrnn.lab.recipes.language_model.data import streams
+from thinrnn.lab.recipes.language_model.model import first_ranges
 from thinrnn.lab.recipes.language_model.presets import lm
 from thinrnn.lab.recipes.language_model.recipe import RECIPE
 from thinrnn.lab.recipes.language_model.settings import LanguageModelSettings
@@ -61,7 +62,7 @@ CUDA_EPOCHS = {
     "docstrings": 12,
     "source-code": 10,
 }
-THREADS = {64: 1, 200: 2, 650: 2, 1500: 4}  # on the CPU
+THREADS = {64: 1, 200: 1, 650: 2, 1500: 2}  # on the CPU
 TARGET = 0.33  # of the parameters
 OUT = Path("results/speed/robustness.json")
 
@@ -107,8 +108,9 @@ def cpu_grid() -> list[Run]:
         ("python-documentation", "lstm", 200, True, 1, 15),
         ("python-documentation", "gru", 64, False, 0, 20),
         ("python-documentation", "rnn", 200, True, 0, 15),
-        ("python-documentation", "rnn", 650, True, 1, 10),
-        ("python-documentation", "rnn", 1500, False, 0, 6),
+        ("python-documentation", "rnn", 650, True, 1, 6),
+        ("python-documentation", "gru", 650, True, 1, 6),
+        ("python-documentation", "rnn", 1500, False, 0, 4),
         ("docstrings", "rhn", 64, True, 0, 12),
         ("docstrings", "gru", 200, True, 1, 10),
         ("docstrings", "rnn", 200, False, 1, 10),
@@ -150,6 +152,7 @@ def measure(run: Run, corpora: Path) -> dict[str, Any]:
     torch.set_num_threads(run.threads)
     began = time.monotonic()
     device, settings = torch.device(run.device), settings_of(run, corpora)
+    shape = (settings.embedding, settings.hidden[-1], settings.tied)
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
     text = load_text(settings)
@@ -185,6 +188,7 @@ def measure(run: Run, corpora: Path) -> dict[str, Any]:
         **asdict(run),
         "five_gram_perplexity": ngram,
         "unigram_perplexity": text.unigram_perplexity(),
+        "first_ranges": first_ranges("width", run.cell, *shape),
         "tokens": len(text.train),
         "vocabulary": len(text.vocabulary),
         "models": models,

@@ -14,7 +14,7 @@ def found():
     small = {"ratio": 1.2, "shape": [64, 40, 20]}
     models = {"dense": model(1.1, 0.5), "small": small, "control": model(0.9, 1.25)}
     shape = {"cell": "gru", "width": 64, "tied": False, "seed": 1, "epochs": 3, "tokens": 5000}
-    shape["settings"] = {"lr": usual_lr("adam", "gru", 64)}
+    shape["settings"] = {"lr": usual_lr("adam", "gru", 64), "embedding": 64, "hidden": [64, 64]}
     return {"runs": [{"device": "cpu", "corpus": "novel", **shape, "models": models}]}
 
 
@@ -28,6 +28,12 @@ def test_ratios_above_one_stand_out_but_for_narrow_models(found):
 def test_runs_at_another_rate_are_marked(found):
     found["runs"][0]["settings"]["lr"] *= 3
     assert "seed 1* |" in robustness.table(found)
+
+
+def test_runs_with_other_first_weights_are_marked(found):
+    assert not robustness.any_began_otherwise(found)
+    found["runs"][0]["settings"]["embedding"] = 32
+    assert robustness.any_began_otherwise(found)
 
 
 def test_models_above_one_and_slow_ones_are_counted(found):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from thinrnn.lab.recipes.language_model.choose import usual_lr, usual_width
+from thinrnn.lab.recipes.language_model.model import first_ranges
 from tools.results.tables import markdown
 
 FILE = "speed/robustness.json"
@@ -24,7 +25,7 @@ def table(found: dict[str, Any]) -> str:
     for run in sorted(found["runs"], key=_order):
         tied = "tied" if run["tied"] else "untied"
         what = f"{run['cell'].upper()} {run['width']}, {tied}, seed {run['seed']}"
-        what += "*" * has_another_rate(run)
+        what += "*" * began_otherwise(run)
         ratios = [_ratio(run, run["models"][kind]) for kind in KINDS]
         speeds = [f"{speed:.2f}" for speed in speeds_of(run)]
         passes = f"{run['epochs']} x {run['tokens']:,}"
@@ -38,14 +39,20 @@ def speeds_of(run: dict[str, Any]) -> list[float]:
     return [1 / run["models"][kind]["step"]["ratio"] for kind in ("dense", "control")]
 
 
-def has_another_rate(run: dict[str, Any]) -> bool:
-    """Return whether the tool would choose another learning rate today."""
-    return bool(run["settings"]["lr"] != usual_lr("adam", run["cell"], run["width"]))
+def began_otherwise(run: dict[str, Any]) -> bool:
+    """Return whether the tool would choose another rate or other first weights today."""
+    settings = run["settings"]
+    embedding, output = settings["embedding"], settings["hidden"][-1]
+    today = first_ranges("width", run["cell"], embedding, output, run["tied"])
+    # at first both had the range of the embedding, and no file said so
+    ranges = run.get("first_ranges", first_ranges("width", "lstm", embedding, embedding, True))
+    lr = usual_lr("adam", run["cell"], run["width"])
+    return settings["lr"] != lr or list(ranges) != list(today)
 
 
-def any_other_rate(found: dict[str, Any]) -> bool:
+def any_began_otherwise(found: dict[str, Any]) -> bool:
     """Return whether there is such a run."""
-    return any(map(has_another_rate, found["runs"]))
+    return any(map(began_otherwise, found["runs"]))
 
 
 def above(found: dict[str, Any]) -> tuple[int, int, int]:

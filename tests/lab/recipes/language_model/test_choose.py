@@ -7,9 +7,10 @@ import torch
 
 from thinrnn.lab import recipes
 from thinrnn.lab.recipes.language_model import choose as choosing
-from thinrnn.lab.recipes.language_model.choose import Choices, choose, choose_tokens
+from thinrnn.lab.recipes.language_model.choose import Choices, choose, choose_tokens, usual_lr
 from thinrnn.lab.recipes.language_model.corpus import load_text
 from thinrnn.lab.recipes.language_model.held_out import held_out
+from thinrnn.lab.recipes.language_model.model import LanguageModel
 from thinrnn.lab.recipes.language_model.recipe import RECIPE
 from thinrnn.lab.recipes.settings import changed
 
@@ -125,3 +126,17 @@ def test_one_text_is_cut_into_three():
     assert sorted(lines) == sorted(text.splitlines())
     assert all(0.04 < len(parts[part]) / len(text) < 0.06 for part in ("valid", "test"))
     assert sum(map(len, held_out("x" * 5000).values())) == 5000
+
+
+def test_wide_layers_without_a_cell_state_have_a_lower_rate():
+    for cell in ("gru", "rnn"):
+        assert usual_lr("adam", cell, 1500) < usual_lr("adam", "lstm", 1500) / 2
+    assert usual_lr("adam", "gru", 64) == usual_lr("adam", "lstm", 64)
+
+
+@pytest.mark.parametrize("cell", ["lstm", "rnn"])
+def test_output_weights_begin_by_their_own_width(cell):
+    model = LanguageModel(50, cell=cell, embedding=4, hidden=(400,), init_range="width")
+    spread = float(model.decoder.weight.detach().std())
+    assert spread == pytest.approx(400 ** (-0.5 if cell == "rnn" else -0.25), rel=0.05)
+    assert float(model.embedding.weight.detach().std()) == pytest.approx(4**-0.25, rel=0.2)

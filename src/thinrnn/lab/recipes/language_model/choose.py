@@ -39,6 +39,8 @@ OTHER_SECONDS = 15.0  # reading, timing, the report
 # The rate of Adam times the square root of the width; the rates of SGD.
 ADAM = {"lstm": 0.07, "gru": 0.07, "rnn": 0.05, "rhn": 0.05}
 SGD = {"lstm": 20.0, "gru": 8.0, "rnn": 2.0, "rhn": 7.0}
+# Wide layers that have no state of their own beside the output: the rate of Adam times the width.
+WIDE_ADAM = {"gru": 1.0, "rnn": 0.5}
 GATE_RATE = 2.2  # over the square root of the steps
 
 
@@ -210,7 +212,9 @@ def usual_width(tokens: int) -> int:
 
 def usual_lr(optimizer: str, cell: str, width: int) -> float:
     """Return the learning rate of an optimizer for layers of a width."""
-    return _round(ADAM[cell] / math.sqrt(width) if optimizer == "adam" else SGD[cell])
+    if optimizer != "adam":
+        return SGD[cell]
+    return _round(min(ADAM[cell] / math.sqrt(width), WIDE_ADAM.get(cell, math.inf) / width))
 
 
 def usual_dropout(epochs: int) -> float:

@@ -87,10 +87,10 @@ class LanguageModel(nn.Module):
             self.rnn = nn.ModuleList(CELLS[cell](m, n, **options) for m, n in sizes)
         self.decoder = nn.Linear(hidden[-1], self.frequent)
         self.set_dropouts(dropouts or Dropouts())
-        bound = range_of(embedding) if init_range == "width" else init_range
-        if bound is not None:
-            nn.init.uniform_(self.embedding.weight, -bound, bound)
-            nn.init.uniform_(self.decoder.weight, -bound, bound)
+        inputs, outputs = first_ranges(init_range, cell, embedding, hidden[-1], tied)
+        if inputs and outputs:
+            nn.init.uniform_(self.embedding.weight, -inputs, inputs)
+            nn.init.uniform_(self.decoder.weight, -outputs, outputs)
             nn.init.zeros_(self.decoder.bias)
         if rnn_init is not None:
             for parameter in self.rnn.parameters():
@@ -101,7 +101,7 @@ class LanguageModel(nn.Module):
         if tied:
             self.decoder.weight = self.embedding.weight
         if rare:
-            self.add_rare(rare, rare_size, embedding, bound)
+            self.add_rare(rare, rare_size, embedding, inputs)
         if counts is not None:
             self.expect(counts)
 
@@ -202,13 +202,19 @@ class LanguageModel(nn.Module):
         return F.dropout(x, p)
 
 
-def range_of(embedding: int) -> float:
-    """Return the bound of an embedding's first weights.
+def first_ranges(
+    given: float | Literal["width"] | None, cell: str, embedding: int, output: int, tied: bool
+) -> tuple[float | None, float | None]:
+    """Return the bounds of the first weights of embedding and output layer; None is torch's.
 
-    Their variance is 1 / sqrt(width), between the 1 that suits what a layer reads and the 1 / width
-    that suits what an output layer multiplies.
+    By width, their variance is 1 / sqrt(width), between the 1 that suits what a layer reads and the
+    1 / width that suits what an output layer multiplies. A plain RNN has no gates, and the gradient
+    of large output weights drives it into saturation: their variance is 1 / width there.
     """
-    return math.sqrt(3 / math.sqrt(embedding))
+    if given != "width":
+        return given, given
+    outputs = math.sqrt(3 / (output if cell == "rnn" else math.sqrt(output)))
+    return outputs if tied else math.sqrt(3 / math.sqrt(embedding)), outputs
 
 
 def has_one_module(cell: str, hidden: tuple[int, ...], locked: bool) -> bool:

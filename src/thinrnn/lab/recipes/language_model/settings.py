@@ -81,7 +81,7 @@ class LanguageModelSettings(TrainingSettings):
     init_range: Annotated[float, Field(gt=0)] | Literal["width"] | None = Field(
         0.1,
         description="embedding and output start uniform in +- this; width: with a variance of "
-        "1 / sqrt(width); none: torch's default",
+        "1 / sqrt(width), the output of a plain RNN with 1 / width; none: torch's default",
     )
     init_bias: Literal["zero", "frequency"] = Field(
         "zero",

@@ -1,6 +1,7 @@
 """A replay of a tape shows what a run of the same code would, or says that it cannot."""
 
 import io
+import subprocess
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -158,6 +159,19 @@ def test_depth_costs_no_runs() -> None:
         thinrnn.find_groups(nn.Sequential(Deep(depth), nn.Linear(4, 2)), torch.randn(2, 5, 4))
         found.append(Deep.calls)
     assert found[0] == found[1] <= 30
+
+
+def test_the_compiler_is_not_imported() -> None:
+    program = """
+import sys, torch, thinrnn
+from torch import nn
+thinrnn.find_groups(nn.Sequential(nn.Linear(3, 4), nn.GRU(4, 5)), torch.zeros(4, 2, 3))
+print("torch._dynamo" in sys.modules)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "False\n", done.stderr
 
 
 def test_a_line_of_progress(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+
+from thinrnn._model.operations import OperationMode
 
 Hear = Callable[[Any, list[Tensor]], None]  # what hears of the values that a note is about
 
@@ -39,11 +40,11 @@ class Step:
     is_random: bool = False
 
 
-class Tape(TorchDispatchMode):
+class Tape(OperationMode):
     """Records the operations of a run, entered as a context; `replay` does some of them again."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.steps: list[Step] = []
         self.is_whole = True  # nothing happened that a replay cannot repeat
         self._is_paused = False
@@ -53,10 +54,6 @@ class Tape(TorchDispatchMode):
         self._outside: set[int] = set()  # storages that are not of the run
         self._written: set[int] = set()  # storages that are written to in place
         self._reached: dict[tuple[int, ...], tuple[list[int], set[int]]] = {}
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing is compiled here, and importing its tracer takes a second
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from thinrnn._layers.registry import layers_of
 from thinrnn._model.isolation import run
+from thinrnn._model.operations import OperationMode
 from thinrnn._model.tree import Arguments, tensors_in
 from thinrnn.plan import named_tensors
 
@@ -85,7 +85,7 @@ def _products_of_torch() -> Iterator[None]:
         torch._C._set_mkldnn_enabled(has_mkldnn)
 
 
-class _Counting(TorchDispatchMode):
+class _Counting(OperationMode):
     """Sees the operations that layers are made of; parameters are known by where they lie.
 
     What is computed from parameters alone, such as a normalised weight, counts for those of them
@@ -93,7 +93,7 @@ class _Counting(TorchDispatchMode):
     """
 
     def __init__(self, model: nn.Module) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.multiplied: dict[str, float] = defaultdict(float)
         self.looked_up: dict[str, float] = defaultdict(float)
         named = reversed(named_tensors(model).items())

@@ -5,12 +5,15 @@
     python -m benchmarks.scaling --run 16=/shared/runs/a    with a run that a cluster has made
 
 Each process has one thread, so two of them need two free cores; `load` says how many processes
-wanted one before it began. Seconds of a step are those between the first and the last line of the
-log, over the steps in between. Efficiency is the time of one process over the time of n, divided by
-n: 1.0 where each process adds its whole speed.
+wanted one before it began. The time of a step is the median over the lines of the log, which say
+how long the steps since the last one took; of the rounds, which take turns, the fastest counts.
+Efficiency is the time of one process over the time of n, divided by n: 1.0 where each process adds
+its whole speed.
 """
 
+import itertools
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -22,7 +25,10 @@ import torch
 from benchmarks.record import parser, write_record
 from thinrnn.lab.run.metrics import read_metrics
 
-USUAL = ("phases=dense", "epochs=1", "tensorboard=false", "checkpoint_seconds=3600", "log_every=20")
+USUAL = (
+    *("phases=dense", "epochs=1", "log_every=10", "bench_seconds=0"),
+    *("tensorboard=false", "checkpoint_seconds=3600"),
+)
 
 
 def seconds_of_a_step(processes: int, preset: str, changes: list[str], run: Path) -> float:
@@ -49,9 +55,11 @@ def seconds_in(run: Path) -> float:
     events = [event for event in read_metrics(run / "metrics.jsonl") if event["event"] == "step"]
     steps = [event for event in events if event["phase"] == events[0]["phase"]]
     if len(steps) < 2:
-        raise SystemExit(f"{run} has too few steps in its log: set log_every=20")
-    first, last = steps[0], steps[-1]
-    return float(last["seconds"] - first["seconds"]) / (last["step"] - first["step"])
+        raise SystemExit(f"{run} has too few steps in its log: set log_every=10")
+    return statistics.median(
+        (after["seconds"] - before["seconds"]) / (after["step"] - before["step"])
+        for before, after in itertools.pairwise(steps)
+    )
 
 
 def main() -> None:

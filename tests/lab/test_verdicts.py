@@ -31,6 +31,11 @@ def test_the_demo(changes: dict[str, float], expected: list[bool]) -> None:
     assert holds({"preset": "demo", "settings": {"target_params": 0.1}}, **changes) == expected
 
 
+def test_a_demo_of_one_phase_promises_nothing() -> None:
+    config = {"preset": "demo", "settings": {"phases": ["dense"]}}
+    assert verdicts(config, {"dense": DENSE}) == []
+
+
 def test_a_demo_without_all_its_models_fails() -> None:
     assert [v.holds for v in verdicts({"preset": "demo"}, {"dense": DENSE})] == [False]
 

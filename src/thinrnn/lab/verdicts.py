@@ -11,6 +11,7 @@ from typing import Any
 Summaries = Mapping[str, Mapping[str, Any]]
 
 LEARNED_NOTHING = 0.9  # of the unigram model's perplexity: what is above has hardly learned
+DEMO = {"dense", "gated", "control"}  # the phases that its verdicts compare
 FAR = 2.0  # times the dense model's perplexity
 
 
@@ -30,17 +31,18 @@ def verdicts(config: Mapping[str, Any], summaries: Summaries) -> list[Verdict]:
         summaries: The run's dense.json, small.json and control.json, as far as they exist.
 
     Returns:
-        A failed verdict for each model whose perplexity is not a number; for the demo its own
-        three verdicts; for other runs one verdict for each size target. A control that failed to
+        A failed verdict for each model whose perplexity is not a number; for the demo with all its
+        phases its own three verdicts; for other runs one verdict for each size target. A control that failed to
         learn is a failed verdict too.
     """
     found = _finite(config, summaries)
     failure = control_failure(config, summaries)
     if failure:
         found.append(Verdict(failure, False))
-    if config.get("preset") == "demo":
+    settings = config.get("settings") or {}
+    if config.get("preset") == "demo" and DEMO <= set(settings.get("phases", DEMO)):
         return found + _demo(summaries, control_failed=bool(failure))
-    return found + _size(config.get("settings") or {}, summaries)
+    return found + _size(settings, summaries)
 
 
 def control_failure(config: Mapping[str, Any], summaries: Summaries) -> str:

@@ -32,15 +32,15 @@ def verdicts(config: Mapping[str, Any], summaries: Summaries) -> list[Verdict]:
 
     Returns:
         A failed verdict for each model whose perplexity is not a number; for the demo with all its
-        phases its own three verdicts; for other runs one verdict for each size target. A control that failed to
-        learn is a failed verdict too.
+        phases its own three verdicts; for other runs one verdict for each size target. A control
+        that failed to learn is a failed verdict too.
     """
     found = _finite(config, summaries)
     failure = control_failure(config, summaries)
     if failure:
         found.append(Verdict(failure, False))
     settings = config.get("settings") or {}
-    if config.get("preset") == "demo" and DEMO <= set(settings.get("phases", DEMO)):
+    if config.get("preset") == "demo" and set(settings.get("phases", DEMO)) >= DEMO:
         return found + _demo(summaries, control_failed=bool(failure))
     return found + _size(settings, summaries)
 

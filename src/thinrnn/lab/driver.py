@@ -29,14 +29,13 @@ from thinrnn.lab.report import write_report
 from thinrnn.lab.run import InputError, InterruptedRunError, RunFolder
 from thinrnn.lab.run.environment import command_line, environment
 from thinrnn.lab.run.files import remove_folder, write_atomic, write_json
-from thinrnn.lab.run.folder import KIND_OF
+from thinrnn.lab.run.folder import FORMAT, KIND_OF
 from thinrnn.lab.run.follower import FollowedRun
 from thinrnn.lab.run.monitor import Monitor
 from thinrnn.lab.run.progress import Progress
 from thinrnn.lab.run.stop import StopRequest
 from thinrnn.lab.train import Trainer, Watch, unwatched
 
-FORMAT = 2  # of the checkpoints; a run that was begun with another one cannot go on
 SCRATCH = "scratch"  # folder of a run for what only its training needs
 
 
@@ -113,7 +112,7 @@ def resume(
     settings = settings_of(run, changes)
     share(settings, processes)
     left = [phase for phase in settings.phases if run.summary(KIND_OF[phase]) is None]
-    if left and run.config.get("format") != FORMAT:
+    if left and not run.is_readable_here:
         raise InputError(
             f"{run.path} was begun by another version of thinrnn, whose checkpoints this one "
             "cannot read: start a new run."

@@ -208,6 +208,11 @@ def test_list_names_the_next_command_for_a_run_without_models(run, tmp_path, cal
     row, _, last = printed.splitlines()[-3:]
     assert code == 0 and row.split() == [str(folder), "lm", "none", "-", "-"]
     assert last == f"next: thinrnn train --resume {folder}"
+    config = json.loads((folder / "config.json").read_text()) | {"format": 1}
+    (folder / "config.json").write_text(json.dumps(config))
+    code, printed, _ = call("list", tmp_path)
+    assert code == 0 and "begun by another version" in printed
+    assert printed.splitlines()[-1] == "next: thinrnn demo"
 
 
 def test_a_model_that_learned_nothing_fails_its_verdict(texts, tmp_path, call):

@@ -8,6 +8,8 @@ import typer
 from thinrnn.lab.cli.options import Json
 from thinrnn.lab.command import command
 
+OTHER_VERSION = "none, begun by another version"
+
 
 def list_all(
     folder: Annotated[
@@ -51,8 +53,8 @@ def list_all(
         heads = ("run", "preset", "models", "valid perplexity", "weights")
         text += "\n\n" + table([heads, *(tuple(map(_cell, run.values())) for run in runs)])
         newest = runs[-1]
-        words = ["train", "--resume"] if newest["done"] == "none" else ["report"]
-        last = f"\nnext: {command(*words, newest['run'])}"
+        step = {"none": ["train", "--resume", newest["run"]], OTHER_VERSION: ["demo"]}
+        last = f"\nnext: {command(*step.get(newest['done'], ['report', newest['run']]))}"
     else:
         last = f"\nno runs in {folder}; next: {command('demo')}"
     text += "".join(f"\n{line}" for line in damaged)
@@ -84,7 +86,7 @@ def describe(path: Path) -> dict[str, Any]:
     return {
         "run": str(path),
         "preset": run.config.get("preset"),
-        "done": ", ".join(summaries) or "none",
+        "done": ", ".join(summaries) or ("none" if run.is_readable_here else OTHER_VERSION),
         "valid_perplexity": None if perplexity is None else round(perplexity, 2),
         "weights": best.get("weights"),
     }

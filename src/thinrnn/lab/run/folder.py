@@ -25,6 +25,7 @@ from thinrnn.lab.run.schemas import Config, SummaryFile
 if TYPE_CHECKING:
     from thinrnn.lab.run.checkpoint import Checkpoints
 
+FORMAT = 2  # of the checkpoints; a run that was begun with another one cannot go on
 KIND_OF = {"dense": "dense", "gated": "small", "control": "control"}  # what a phase ends in
 MODELS = {"dense": "dense", "small": "model", "control": "control"}  # the folder of each kind
 
@@ -37,6 +38,11 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.config = self._read_config()
+
+    @property
+    def is_readable_here(self) -> bool:
+        """Whether this version of thinrnn can read the run's checkpoints."""
+        return self.config.get("format") == FORMAT
 
     @functools.cached_property
     def checkpoints(self) -> "Checkpoints":

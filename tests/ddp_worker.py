@@ -42,7 +42,8 @@ def train(rank: int, world: int, options: dict[str, Any]) -> nn.Module:
     torch.manual_seed(5 + rank)
     if late:
         thinrnn.attach_(model, plan)
-    target = thinrnn.Target(model, params=0.5, steps=30)
+    sizes = options.get("sizes", {"params": 0.5, "steps": 30})
+    target = thinrnn.Target(model, **sizes)
     optimizer = torch.optim.Adam(thinrnn.param_groups(model, lr=1e-2, gate_lr=0.5))
     for step, (x, y) in enumerate(batches(), start=1):
         loss = nn.functional.cross_entropy(caller(x[:, rank::world]), y[rank::world])

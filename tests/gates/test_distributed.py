@@ -46,12 +46,22 @@ def assert_same(found: dict[str, Any], expected: dict[str, Any], tolerance: floa
         torch.testing.assert_close(found["weights"][name], weight, atol=tolerance, rtol=0)
 
 
+WAYS: dict[str, dict[str, Any]] = {
+    "settles": {},
+    "shrinks": {"shrink": (20, 40)},
+    "several sizes": {
+        "sizes": {"params": [0.8, 0.5], "steps": 15, "finish": 10},
+        "shrink": (20, 30, 45),
+    },
+}
+
+
 @pytest.mark.extended
-@pytest.mark.parametrize("shrink", [(), (20, 40)], ids=["settles", "shrinks"])
-def test_two_processes_train_as_one(tmp_path: Path, shrink: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_two_processes_train_as_one(tmp_path: Path, way: str) -> None:
     """Noise, decisions, cuts and weights: 50 steps with equal global batches."""
-    alone = ddp_worker.result(ddp_worker.train(0, 1, {"shrink": shrink}))
-    ranks = run_on_two(tmp_path, {"shrink": shrink, "wrap": "last"})
+    alone = ddp_worker.result(ddp_worker.train(0, 1, WAYS[way]))
+    ranks = run_on_two(tmp_path, {**WAYS[way], "wrap": "last"})
     assert_same(ranks[0], alone, 1e-6)
     assert_same(ranks[1], ranks[0], 0)
 
@@ -65,10 +75,10 @@ def test_gates_attached_to_a_wrapped_model(tmp_path: Path) -> None:
     assert ranks[0]["kept"].keys() == alone["kept"].keys()
 
 
-@pytest.mark.parametrize("shrink", [(), (20, 40)], ids=["settles", "shrinks"])
-def test_a_wrapper_changes_nothing(one_process: None, shrink: tuple[int, ...]) -> None:
-    alone = ddp_worker.result(ddp_worker.train(0, 1, {"shrink": shrink}))
-    wrapped = ddp_worker.result(ddp_worker.train(0, 1, {"shrink": shrink, "wrap": "last"}))
+@pytest.mark.parametrize("way", WAYS)
+def test_a_wrapper_changes_nothing(one_process: None, way: str) -> None:
+    alone = ddp_worker.result(ddp_worker.train(0, 1, WAYS[way]))
+    wrapped = ddp_worker.result(ddp_worker.train(0, 1, {**WAYS[way], "wrap": "last"}))
     assert_same(wrapped, alone, 1e-12)
 
 

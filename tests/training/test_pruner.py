@@ -180,6 +180,8 @@ def test_what_cannot_work_is_refused(plan: thinrnn.Plan) -> None:
         thinrnn.Pruner(Tagger())
     with pytest.raises(TargetError, match="one of target"):
         thinrnn.Pruner(Tagger(), target={"params": 0.1}, l0=1e-3)
+    with pytest.raises(TargetError, match="has no 'parms': it takes params, macs"):
+        thinrnn.Pruner(Tagger(), target={"parms": 0.1})
     with pytest.raises(GateError, match="gates already"):
         thinrnn.Pruner(thinrnn.attach_(Tagger(), plan), l0=1e-3)
     with pytest.raises(PlanError, match="Tagger was not called"):

@@ -9,6 +9,7 @@ pruner.finish_()     the model is small and plain
 """
 
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -119,6 +120,9 @@ class Pruner:
             raise TargetError(
                 "give one of target and l0, as in target={'params': 0.1, 'steps': 2000} or l0=1e-7."
             )
+        known = [name for name in signature(Target).parameters if name != "model"]
+        if unknown := sorted(set(target or ()) - set(known)):
+            raise TargetError(f"target has no '{unknown[0]}': it takes {', '.join(known)}.")
         if is_attached(model):
             raise GateError("the model has gates already; Pruner attaches its own: detach_(model).")
         self.model = model

@@ -62,7 +62,6 @@ CUDA_EPOCHS = {
     "docstrings": 12,
     "source-code": 10,
 }
-THREADS = {64: 1, 200: 1, 650: 2, 1500: 2}  # on the CPU
 TARGET = 0.33  # of the parameters
 OUT = Path("results/speed/robustness.json")
 
@@ -78,10 +77,6 @@ class Run:
     seed: int
     device: str
     epochs: int
-
-    @property
-    def threads(self) -> int:
-        return THREADS[self.width] if self.device == "cpu" else 1
 
     @property
     def name(self) -> str:
@@ -102,7 +97,7 @@ def cuda_grid() -> list[Run]:
 
 
 def cpu_grid() -> list[Run]:
-    """Narrow models mostly, of one to four threads: every level of every factor occurs."""
+    """Narrow models mostly, on one thread: every level of every factor occurs."""
     rows = (
         ("python-documentation", "lstm", 200, True, 0, 15),
         ("python-documentation", "lstm", 200, True, 1, 15),
@@ -138,7 +133,7 @@ def settings_of(run: Run, corpora: Path) -> LanguageModelSettings:
         target_params=TARGET,
         valid_batch=64,
         eval_batch=64,
-        threads=run.threads,
+        threads=1,
     )
     settings = settings.replaced(hidden=layers(settings, run.width))
     choices = choose_tokens(Choices(settings))
@@ -149,7 +144,7 @@ def settings_of(run: Run, corpora: Path) -> LanguageModelSettings:
 
 def measure(run: Run, corpora: Path) -> dict[str, Any]:
     """Train the three models of a run; return their perplexities, sizes and speeds."""
-    torch.set_num_threads(run.threads)
+    torch.set_num_threads(1)
     began = time.monotonic()
     device, settings = torch.device(run.device), settings_of(run, corpora)
     shape = (settings.embedding, settings.hidden[-1], settings.tied)
@@ -291,7 +286,7 @@ def main() -> None:
     run.add_argument("corpora", type=Path, help="folder that benchmarks.corpora has written")
     run.add_argument("parts", type=Path, help="folder for one file per run")
     run.add_argument("--cuda", type=int, default=0, help="processes on the GPU")
-    run.add_argument("--cpu", type=int, default=0, help="processes on the CPU, of 1 to 4 threads")
+    run.add_argument("--cpu", type=int, default=0, help="processes on the CPU, of one thread")
     run.add_argument("--seconds", type=float, default=1e9, help="begin no run after this time")
     run.add_argument("--only", default="", help="runs with this in their name")
     run.set_defaults(do=run_grid)

@@ -1,4 +1,5 @@
 import gzip
+import shutil
 
 import pytest
 import torch
@@ -164,3 +165,14 @@ def test_questions_too_long_or_without_tokens_are_not_trained_on(data):
     left = usable(found.train, most_context=most, most_question=30)
     assert 0 < len(left) < len(found.train) and (lengths[left] <= most).all()
     assert not len(usable(found.train, most_context=400, most_question=2))
+
+
+def test_a_part_of_the_training_text_stands_in_for_dev(data, tmp_path):
+    whole, _ = prepared(data)
+    apart = shutil.copytree(data, tmp_path / "apart")
+    (apart / "squad/dev-v1.1.json").write_text("dev is not read")
+    held, printed = prepared(apart, held_out=0.25)
+    assert any("held out:" in line and "15 paragraphs" in line for line in printed)
+    assert len(held.train) + len(held.dev) == len(whole.train)
+    assert 0 < len(held.dev) < len(held.train)
+    assert held.fingerprint != whole.fingerprint

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import json
+import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from thinrnn.lab.data.corpora import digest
 from thinrnn.lab.recipes.squad.batches import Batches, Inputs
 from thinrnn.lab.recipes.squad.data import Split, Types, encode
 from thinrnn.lab.recipes.squad.glove import find_glove, read_glove
-from thinrnn.lab.recipes.squad.reading import read_squad
+from thinrnn.lab.recipes.squad.reading import Paragraph, read_squad
 from thinrnn.lab.recipes.squad.vocabulary import (
     SquadVocabulary,
     Tables,
@@ -94,17 +95,22 @@ def prepare(
     *,
     more_than: int = 10,
     characters_more_than: int = 50,
+    held_out: float = 0.0,
     cache: Path | None = None,
     progress: Progress,
 ) -> Prepared:
-    """Return the data of a folder, from the cache if it was prepared before, and describe it."""
+    """Return the data of a folder, from the cache if it was prepared before, and describe it.
+
+    With `held_out`, the last part of the training paragraphs stands in for dev, which is not read.
+    """
     files = find_files(folder)
-    key = _key(files, more_than, characters_more_than)
+    settings = (more_than, characters_more_than, *([held_out] if held_out else []))
+    key = _key(files, *settings)
     path = (cache or cache_folder()) / f"squad-{key[:16]}.safetensors"
     prepared = read_cache(path, key)
     if prepared is None:
         progress.line(f"reading {folder}")
-        prepared = _prepare(files, more_than, characters_more_than, key)
+        prepared = _prepare(files, more_than, characters_more_than, held_out, key)
         try:
             write_cache(path, prepared)
         except StorageError as error:
@@ -114,15 +120,20 @@ def prepare(
     return prepared
 
 
-def _prepare(files: Files, more_than: int, characters_more_than: int, key: str) -> Prepared:
+def _prepare(
+    files: Files, more_than: int, characters_more_than: int, held_out: float, key: str
+) -> Prepared:
     types = Types()
     notes: list[str] = []
     assert files.train is not None
-    train = _encode("train", files.train, types, notes, keep_texts=False)
+    paragraphs = _read("train", files.train, notes)
+    learned = len(paragraphs) - math.ceil(held_out * len(paragraphs))
+    train = _encode("train", paragraphs[:learned], types, notes, keep_texts=False)
     tokens = list(types.numbers)
     numbers = torch.cat([train.context, train.question])
     counts = torch.bincount(numbers, minlength=len(tokens)).tolist()
-    dev = _encode("dev", files.dev, types, notes, keep_texts=True)
+    judged = paragraphs[learned:] if held_out else _read("dev", files.dev, notes)
+    dev = _encode("held out" if held_out else "dev", judged, types, notes, keep_texts=True)
     glove, vectors = read_glove(files.glove, {token.lower() for token in types.numbers})
     vocabulary = make_vocabulary(
         dict(zip(tokens[1:], counts[1:], strict=True)),
@@ -138,11 +149,17 @@ def _prepare(files: Files, more_than: int, characters_more_than: int, key: str) 
     return Prepared(vocabulary, tables, train, dev, tuple(notes), key)
 
 
-def _encode(part: str, path: Path, types: Types, notes: list[str], *, keep_texts: bool) -> Split:
+def _read(part: str, path: Path, notes: list[str]) -> list[Paragraph]:
     paragraphs, problems = read_squad(path)
+    notes += [f"{part}: {count:,} x left out: {text}" for text, count in sorted(problems.items())]
+    return paragraphs
+
+
+def _encode(
+    part: str, paragraphs: list[Paragraph], types: Types, notes: list[str], *, keep_texts: bool
+) -> Split:
     found, wrong = encode(paragraphs, types, keep_texts=keep_texts)
     notes.append(f"{part}: {len(found):,} questions about {len(paragraphs):,} paragraphs")
-    notes += [f"{part}: {count:,} x left out: {text}" for text, count in sorted(problems.items())]
     notes += [f"{part}: {count:,} x an answer {text}" for text, count in sorted(wrong.items())]
     lost = int((found.answer[:, 0] < 0).sum())
     notes.append(f"{part}: {lost:,} questions have no answer that could be mapped to tokens")

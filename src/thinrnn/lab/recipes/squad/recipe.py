@@ -82,6 +82,7 @@ class SquadRecipe:
             Path(settings.data),
             more_than=settings.more_than,
             characters_more_than=settings.characters_more_than,
+            held_out=settings.held_out,
             cache=Path(settings.cache) if settings.cache else None,
             progress=progress,
         )

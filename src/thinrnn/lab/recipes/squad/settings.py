@@ -23,6 +23,12 @@ class SquadSettings(TrainingSettings):
         10, ge=0, description="train vectors for words outside GloVe that occur more often"
     )
     characters_more_than: int = Field(50, ge=0, description="rarer characters are unknown")
+    held_out: float = Field(
+        0.0,
+        ge=0,
+        le=0.5,
+        description="part of the training paragraphs that stands in for dev, to choose settings",
+    )
     most_context: int = Field(400, ge=1, description="tokens of the longest context in training")
     most_question: int = Field(30, ge=1, description="tokens of the longest question in training")
     cache: str = Field("", description="folder for prepared data; default: the user's cache")

@@ -26,7 +26,7 @@ from thinrnn._discovery.states import ReturnedEntry, find_states
 from thinrnn._discovery.trial import prove
 from thinrnn._gates.distributed import need_whole
 from thinrnn._layers.base import Layer
-from thinrnn._layers.registry import layer_of, refusal_of
+from thinrnn._layers.registry import is_recurrent, layer_of, refusal_of
 from thinrnn._model.isolation import fixed_randomness, fresh_copy, ours_on_cpu
 from thinrnn._model.tree import Arguments, argument_names, call_arguments, tensors_in
 from thinrnn.errors import ExampleError, NoRecurrentLayerError, PlanError
@@ -188,8 +188,11 @@ class _Finder:
         cells = any(layer.is_recurrent for layer in self.layers.values())
         loops = any(p[0] == s[0] for c in self.couplings for p, r in c.reads.items() for s in r)
         through_caller = any(entry.argument for entry in self.states.entries)
-        if not (cells or loops or through_caller):
-            modules = dict(self.probe.model.named_modules())
+        modules = dict(self.probe.model.named_modules())
+        # a recurrence of element-wise code alone looks like any other code, and is cut like it
+        is_users = any(not type(m).__module__.startswith("torch.") for m in modules.values())
+        code_alone = is_users and not any(is_recurrent(m) for m in modules.values())
+        if not (cells or loops or through_caller or code_alone):
             seen = sorted({type(m).__name__ for m in modules.values()})
             reasons = {n: refusal_of(n, m, self.probe.model) for n, m in modules.items()}
             why = [f"'{name}' cannot: {reason}" for name, reason in reasons.items() if reason]

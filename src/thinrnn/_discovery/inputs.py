@@ -8,7 +8,7 @@ from torch import Tensor
 from thinrnn._discovery.coupling import halves
 from thinrnn._discovery.probe import Probe
 from thinrnn._discovery.recording import Port
-from thinrnn._model.tree import argument_names, tensors_in
+from thinrnn._model.tree import argument_names, is_number, tensors_in
 
 Moved = dict[int, dict[Port, Tensor]]  # per tensor among the arguments, features that it moves
 
@@ -26,7 +26,7 @@ def moved_by_arguments(probe: Probe) -> Moved:
     """Return, per tensor among the arguments, which features move when all of it is changed."""
     moved = {}
     for index, leaf in enumerate(tensors_in(probe.arguments)):
-        if leaf.is_floating_point() and leaf.dim() > 0:
+        if is_number(leaf) and leaf.dim() > 0:
             everything = torch.ones(leaf.shape, dtype=torch.bool)
             seen = probe.look(argument=(index, everything))
             if not seen.diverged:

@@ -34,7 +34,7 @@ from thinrnn._layers.base import Layer
 from thinrnn._layers.registry import layers_of
 from thinrnn._model.isolation import run, where_in_user_code
 from thinrnn._model.patching import intercepted
-from thinrnn._model.tree import Arguments, map_tensors, numbers_in, tensors_in
+from thinrnn._model.tree import Arguments, is_number, map_tensors, numbers_in, tensors_in
 from thinrnn.errors import ExampleError
 from thinrnn.plan import named_tensors
 
@@ -416,7 +416,7 @@ def changed(values: Tensor, mask: Tensor, turn: int) -> Tensor:
     of the values of each channel, which is last, go up.
     """
     mask = mask.to(values.device)
-    if not values.is_floating_point():
+    if not is_number(values):
         return values ^ mask if values.dtype == torch.bool else values
     size = values.nan_to_num(0, 0, 0).abs().max().clamp(min=1) if values.numel() else 1.0
     return torch.where(mask, values + _moves(values.shape, turn).to(values) * size, values)

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from thinrnn._layers.base import Layer, Slot
+from thinrnn._model.tree import is_number
 
 
 class ModulelessLayer(Layer):
@@ -88,6 +89,7 @@ class RawTensorMode(TorchFunctionMode):
         self.used: set[str] = set()
         self.derived: dict[int, tuple[Tensor, frozenset[str]]] = {}
         self.turned: dict[int, str] = {}  # matrices of the model, turned
+        self.constant: dict[int, Tensor] = {}  # made by the code from no other values
         super().__init__()
 
     def __torch_function__(
@@ -105,16 +107,29 @@ class RawTensorMode(TorchFunctionMode):
         result = func(*args, **kwargs)
         names = frozenset().union(*named)
         self.used |= names
+        self._note_constants(func, given, result)
         if names:
             others = [t for t, own in zip(given, named, strict=True) if not own]
-            if any(t.is_floating_point() for t in others):
+            if any(id(t) not in self.constant and is_number(t) for t in others):
                 self.touch(names, others)
-            else:  # views, sums, rows looked up by an index
+            else:  # views, sums, powers, rows looked up by an index
                 for t in _tensors((result,)):
                     self.derived[id(t)] = (t, names)  # the tensor is held so that its id stays its
             if func in TURNS and id(given[0]) in self.held and given[0].dim() == 2:
                 self.turned[id(result)] = self.held[id(given[0])]
         return result
+
+    def _note_constants(self, func: Any, given: list[Tensor], result: Any) -> None:
+        """Note numbers that no input has a part in, such as `torch.arange(n).to(x)`."""
+        name = getattr(func, "__name__", "")
+        in_place = name == "__setitem__" or (name.endswith("_") and not name.endswith("__"))
+        if in_place and given:  # x[0] = h, x.copy_(h)
+            self.constant.pop(id(given[0]), None)
+            return
+        sources = [] if name.endswith("_like") or name.startswith("new_") else given
+        sources = sources[:1] if name in ("to", "type_as") else sources
+        if all(id(t) in self.constant for t in sources):
+            self.constant.update((id(t), t) for t in _tensors((result,)))
 
     def _names(self, tensor: Tensor) -> frozenset[str]:
         if id(tensor) in self.held:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from thinrnn._discovery.tape import Tape
-from thinrnn._model.tree import named_numbers_in, numbers_in
+from thinrnn._model.tree import is_number, named_numbers_in, numbers_in
 
 Port = tuple[str, str, str]  # (layer, argument, space)
 OTHER_PATH = "the model's code takes another path when its values change"
@@ -176,7 +176,7 @@ def differs(a: Tensor, b: Tensor) -> bool:
     """Return whether two results differ by more than rounding."""
     if a.shape != b.shape:
         return True
-    if not a.is_floating_point():
+    if not is_number(a):
         return not torch.equal(a, b)
     return bool(_moved_features(a.reshape(-1, 1), b.reshape(-1, 1)).any())
 
@@ -185,8 +185,8 @@ def _moved_features(a: Tensor, b: Tensor) -> Tensor:
     """Return which features, last, differ by more than rounding anywhere."""
     a, b = a.detach().reshape(-1, a.shape[-1]), b.detach().reshape(-1, b.shape[-1])
     moved = a != b
-    if a.is_floating_point() and moved.any():
-        tiny = 1e-11 if a.dtype == torch.float64 else 1e-5
+    if is_number(a) and moved.any():
+        tiny = 1e-11 if a.dtype in (torch.float64, torch.complex128) else 1e-5
         # rounding is relative to the feature, not to one element of it, which may be near zero
         size = torch.maximum(a.abs(), b.abs()).nan_to_num(0, 0, 0).amax(0)
         odd = (a.isnan() != b.isnan()) | (a.isinf() != b.isinf())
@@ -198,7 +198,8 @@ def _fingerprint(tensors: list[Tensor]) -> float:
     """Return a number that changes with the values; a huge one does not hide the others."""
     total = 0.0
     for tensor in tensors:
-        values = tensor.detach().double().nan_to_num()
+        values = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+        values = values.detach().double().nan_to_num()
         small = values / (1 + values.abs())
         total += float(small.sum() + 0.37 * small.abs().sum())
     return total

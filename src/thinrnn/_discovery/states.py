@@ -20,7 +20,7 @@ from torch import Tensor
 from thinrnn._discovery.inputs import Moved
 from thinrnn._discovery.probe import Probe, Source
 from thinrnn._discovery.raw_tensors import ModulelessLayer
-from thinrnn._model.tree import argument_names, parameters_of, tensors_in
+from thinrnn._model.tree import argument_names, is_number, parameters_of, tensors_in
 from thinrnn.errors import PlanError
 
 DIRECTIONS = {"in", "out", "next", "prev", "previous", "new", "old", "last", "init", "initial", "n"}
@@ -119,7 +119,7 @@ class _StateFinder:
         Those that are `wanted` need no other sign of it than their shape.
         """
         pairs: dict[int, int] = {}
-        floating = [i for i, leaf in enumerate(self.given) if leaf.is_floating_point()]
+        floating = [i for i, leaf in enumerate(self.given) if is_number(leaf)]
         for a in floating:
             alike = [i for i in self._alike(a) if i not in own and i not in pairs]
             named = [i for i in alike if _agree(self.names[a], self.paths[i])]
@@ -142,9 +142,7 @@ class _StateFinder:
         return [
             i
             for i, leaf in enumerate(self.leaves)
-            if leaf.shape == given.shape
-            and leaf.is_floating_point()
-            and not torch.equal(leaf, given)
+            if leaf.shape == given.shape and is_number(leaf) and not torch.equal(leaf, given)
         ]
 
     def _is_state(self, argument: int, own: dict[int, set[str]]) -> bool:

@@ -76,6 +76,11 @@ def _kind(value: Any) -> Any:
     return value.shape[-1:] if isinstance(value, Tensor) else id(value)
 
 
+def is_number(tensor: Tensor) -> bool:
+    """Return whether the values of a tensor are numbers with a fraction, real or complex."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
 def numbers_in(tree: Any) -> Iterator[Tensor]:
     """Yield every tensor in a structure and, as tensors, the floats and arrays of numpy too."""
     for _, number in named_numbers_in(tree):

@@ -17,6 +17,7 @@ from thinrnn._model.tree import (
     Arguments,
     argument_names,
     call_arguments,
+    is_number,
     map_tensors,
     named_numbers_in,
     tensors_in,
@@ -157,7 +158,7 @@ def _compared(expected: "_Run", found: "_Run", tolerance: float, layers_too: boo
     for a, b in zip(wanted, got, strict=True):
         if a.numel():
             worst = max(worst, _distance(a, b))
-            scale = max(scale, float(a.nan_to_num().abs().max()) if a.is_floating_point() else 0.0)
+            scale = max(scale, float(a.nan_to_num().abs().max()) if is_number(a) else 0.0)
     fine = worst <= tolerance * (1 + scale)
     if fine and not layers_too:
         return Compared(worst)
@@ -307,7 +308,7 @@ def _other_shapes(wanted: list[Tensor], got: list[Tensor]) -> str:
 
 
 def _distance(a: Tensor, b: Tensor) -> float:
-    if not a.is_floating_point():
+    if not is_number(a):
         return float((a != b).any())
     both_nan = a.isnan() & b.isnan()
     return float((a - b).abs().masked_fill(both_nan, 0).max().nan_to_num(nan=float("inf")))

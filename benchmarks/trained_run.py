@@ -111,17 +111,19 @@ class TrainedRun:
         rate: float,
         start: Mapping[str, Tensor] | None = None,
     ) -> Iterator[tuple[float, int, nn.Module]]:
-        """Train with gates; yield size, steps so far and a small model at each size."""
+        """Train with gates; yield size, steps so far and a small model at each size.
+
+        The sizes share the steps.
+        """
         model = thinrnn.attach_(copy_module(self.model), self.plan)
-        target = thinrnn.Target(model, macs=list(sizes), steps=steps, start=start)
+        steps_each = max(1, steps // len(sizes))
+        target = thinrnn.Target(model, macs=list(sizes), steps=steps_each, start=start)
         training = Training(self, model)
-        for done in range(1, steps + 1):
+        for done in range(1, target.calls + 1):
             training.step(rate)
             target.step()
             if target.reached:
                 yield target.reached, done, thinrnn.compact(model)
-                thinrnn.shrink_(model, training.optimizer)  # the rest of the training is faster
-                training.state = None
 
 
 class Training:

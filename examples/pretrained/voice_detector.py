@@ -195,8 +195,9 @@ def smaller(
             models[f"{part:.0%} {score}"] = small
         print(thinrnn.pruning_report(small), flush=True)
         if steps:
-            taught = thinrnn.distill(small, detector, calls, steps=steps)
-            models[f"{part:.0%} distilled"] = taught
+            models[f"{part:.0%} distilled"] = thinrnn.distill(
+                small, detector, calls, steps=steps, lr=3e-4, outputs="binary"
+            )
     return models
 
 

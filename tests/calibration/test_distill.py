@@ -89,6 +89,18 @@ def test_distributions_are_found_by_their_sum() -> None:
     torch.testing.assert_close(thinrnn.distillation_loss(y, y, outputs="logits"), entropy)
 
 
+def test_probabilities_of_their_own_are_those_of_two_classes() -> None:
+    torch.manual_seed(0)
+    x, y = torch.randn(2, 6, 5)
+    for temperature in (1, 3):
+        pairs = [torch.stack([z, torch.zeros_like(z)], -1) for z in (x, y)]
+        expected = thinrnn.distillation_loss(*pairs, outputs="logits", temperature=temperature)
+        found = thinrnn.distillation_loss(
+            x.sigmoid(), y.sigmoid(), outputs="binary", temperature=temperature
+        )
+        torch.testing.assert_close(found, expected)
+
+
 def test_a_temperature_softens_both_distributions() -> None:
     torch.manual_seed(0)
     x, y = torch.randn(2, 6, 5)

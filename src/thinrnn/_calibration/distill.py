@@ -16,7 +16,8 @@ from thinrnn._model.copying import copy_module
 from thinrnn._model.tree import call_arguments, tensors_in
 from thinrnn.errors import CalibrationError
 
-Kind = Literal["auto", "square", "logits", "log_probabilities", "probabilities"]
+Kind = Literal["auto", "square", "logits", "log_probabilities", "probabilities", "binary"]
+CERTAIN = 1e-6  # nearer to 0 or 1 a probability is not followed
 SHOW_EVERY = 10  # steps
 WARM_UP = 0.2  # part of the steps
 
@@ -127,8 +128,9 @@ def distillation_loss(
             smaller layer, are left out.
         outputs: "square": mean square over the targets' variance. "logits", "log_probabilities",
             "probabilities": cross entropy with the teacher's distribution over the last dimension.
-            "auto" finds distributions by their sum, and takes "square" for everything else; logits
-            cannot be told from other numbers, so name them.
+            "binary": each number is a probability of its own, as behind a sigmoid. "auto" finds
+            distributions by their sum, and takes "square" for everything else; logits and binary
+            outputs cannot be told from other numbers, so name them.
         temperature: Logarithms of both distributions are divided by it. Above 1, unlikely entries
             count for more.
 
@@ -161,6 +163,9 @@ def _loss(x: Tensor, y: Tensor, kind: Kind, temperature: float) -> Tensor:
     kind = _kind(y) if kind == "auto" else kind
     if kind == "square":
         return F.mse_loss(x, y) / y.var(correction=0).clamp(min=1e-12)
+    if kind == "binary":
+        x, y = (torch.logit(z, eps=CERTAIN) / temperature for z in (x, y))
+        return F.binary_cross_entropy_with_logits(x, torch.sigmoid(y)) * temperature**2
     if kind == "probabilities":
         x, y = (z.clamp(min=1e-12).log() for z in (x, y))
     x, y = (x / temperature).log_softmax(-1), (y / temperature).softmax(-1)

@@ -76,9 +76,13 @@ def recorded(model: nn.Module, matrices: dict[str, Matrix], record: Record) -> I
             reads: Reads = reads,
             names: dict[str, str] = names,
         ) -> None:
+            left = set(names)
             for parameter, values in reads(layer, args, kwargs):
                 if parameter in names:
                     record(names[parameter], values)
+                    left.discard(parameter)
+                    if not left:  # what comes after need not be computed
+                        break
 
         module = model.get_submodule(name)
         handles.append(module.register_forward_pre_hook(see, with_kwargs=True))

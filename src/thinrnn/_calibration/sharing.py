@@ -26,6 +26,7 @@ from thinrnn.plan import named_tensors
 
 ROUNDS = 2
 MORE = 0.15  # part of a group's neurons that go to see what they cost
+LEAST = 1e-3  # of the error: what a group costs that seems to cost nothing, or less
 VECTORS, CALLS = 256, 8  # outputs that are compared: as many vectors, but from no more calls
 
 
@@ -49,7 +50,9 @@ def shared(errors: Errors, choose: Callable[[Errors], Masks], error_of: "OutputE
                 continue
             fewer = chosen[name].clone()
             fewer[least] = False
-            rise = max(error_of.with_group(name, fewer) - base, 1e-3 * base)
+            rise = max(error_of.with_group(name, fewer) - base, LEAST * base)
+            if rise <= 0:
+                continue
             measured = rise / predicted
             scales[name] = measured if step == 0 else math.sqrt(scales[name] * measured)
     return choose({name: scales[name] * error for name, error in errors.items()})
@@ -84,9 +87,17 @@ class OutputError:
     def with_group(self, group: str, mask: Tensor) -> float:
         """Return the error where one group differs from the last choice."""
         readers = [m for m in self.matrices.values() if group in m.columns]
+        shared_biases = {m.bias for m in readers if m.bias}
+        readers += [
+            m for m in self.matrices.values() if m.bias in shared_biases and group not in m.columns
+        ]
+        names = {name for m in readers for name in (m.name, m.bias) if name}
+        before = {name: self.tensors[name].detach().clone() for name in names}
         self._cut_(readers, self.chosen | {group: mask})
         found = self._measured()
-        self._cut_(readers, self.chosen)
+        with torch.no_grad():
+            for name, tensor in before.items():
+                self.tensors[name].copy_(tensor)
         return found
 
     @torch.no_grad()

@@ -17,8 +17,9 @@ def test_tables_show_what_was_measured():
     assert "| 2 | 12.3 | 0.88 |" in text and "3 other processes wanted a core" in text
 
     one = {"small_ms": 2.04, "over_asked": 1.02, "over_asked_without_drift": 0.99}
-    text = latency({"models": {"net": {"asked_ms": 2.0, "rounds": [one]}}, **ABOUT})
-    assert "| net | 2.000 | 2.040 | +2.0 % | -1.0 % |" in text
+    found = {"models": {"net": {"asked_ms": 2.0, "rounds": [one]}}, "settings": {"cpu_time": True}}
+    text = latency({**found, **ABOUT})
+    assert "| net | 2.000 | 2.040 | +2.0 % | -1.0 % |" in text and "the calling thread" in text
 
     scores = {"params": 50, "valid_perplexity": 40.0, "test_perplexity": 39.0}
     worse = {"valid_perplexity": 0.005, "test_perplexity": -0.01}

@@ -53,7 +53,9 @@ def latency(found: Found) -> str:
                 ]
             )
     head = ("model", "asked, ms", "measured, ms", "difference", "without drift")
-    return f"{markdown(head, rows)}\n\n{_source(found)}"
+    thread = " Times are those of the calling thread, since other programs ran."
+    note = thread if found["settings"].get("cpu_time") else ""
+    return f"{markdown(head, rows)}\n\n{_source(found)}{note}"
 
 
 def sizes(found: Found) -> str:

@@ -149,12 +149,17 @@ def _of_one_attribute(groups: list[Group], numbers: Mapping[str, int]) -> Iterat
 
 def _with_equal_parts(groups: list[Group]) -> Iterator[Alternative]:
     """Yield groups in which more neurons go together."""
-    for own in _alike(groups):
+    alike = list(_alike(groups))
+    alike += [own for own in _side_by_side(groups) if own not in alike]
+    for own in alike:
         yield _merged(_joined_name(own), own[0].size, own), {group.name for group in own}
-    for group in groups:
+    for own in (*([group] for group in groups), *alike):
         for parts in PARTS:
-            if group.size % parts == 0 and group.size > parts:
-                yield _merged(group.name, group.size // parts, [group]), {group.name}
+            if (size := own[0].size) % parts == 0 and size > parts:
+                members = {group.name for group in own}
+                yield _merged(_joined_name(own), size // parts, own), members
+                if sum(len(group.owners("produce")) for group in own) > 1:  # shuffled
+                    yield _merged(_joined_name(own), size // parts, own, next_to=parts), members
 
 
 def _joined_name(groups: list[Group]) -> str:
@@ -175,17 +180,33 @@ def _alike(groups: list[Group]) -> Iterator[list[Group]]:
         groups = rest
 
 
+def _side_by_side(groups: list[Group]) -> Iterator[list[Group]]:
+    """Yield groups of one size that modules of one list make, each from a part of the features."""
+    lists: dict[tuple[int, str], list[Group]] = defaultdict(list)
+    for group in groups:
+        for made_in in dict.fromkeys(owner.rpartition(".")[0] for owner in group.owners("produce")):
+            lists[group.size, made_in].append(group)
+    yield from (own for own in lists.values() if len(own) > 1)
+
+
 def _meets(group: Group, parameters: set[str]) -> bool:
     return any(s.parameter in parameters for s in group.slices)
 
 
-def _merged(name: str, size: int, groups: list[Group]) -> Group:
-    """Return a group in which neurons go together whose numbers agree modulo `size`."""
+def _merged(name: str, size: int, groups: list[Group], next_to: int = 0) -> Group:
+    """Return a group in which neurons go together whose numbers agree modulo `size`.
+
+    With `next_to` as many go together that follow one another.
+    """
+
+    def number(neuron: int) -> int:
+        return neuron // next_to if next_to else neuron % size
+
     owned: dict[tuple[str, int, Role], dict[int, int]] = defaultdict(dict)
     for group in groups:
         for s in group.slices:
             positions, neurons = (index.tolist() for index in s.index())
-            of = ((p, n % size) for p, n in zip(positions, neurons, strict=True))
+            of = ((p, number(n)) for p, n in zip(positions, neurons, strict=True))
             owned[s.parameter, s.dim, s.role].update(of)
     slices = (
         Slice.of(*key, torch.tensor(list(own)), torch.tensor(list(own.values())))
@@ -195,7 +216,7 @@ def _merged(name: str, size: int, groups: list[Group]) -> Group:
     for group in groups:
         for state in group.states:
             positions, neurons = (index.tolist() for index in state.index())
-            of = ((p, n % size) for p, n in zip(positions, neurons, strict=True))
+            of = ((p, number(n)) for p, n in zip(positions, neurons, strict=True))
             places[state.returned, state.argument, state.dim].update(of)
     states = (
         State.of(*key, torch.tensor(list(own)), torch.tensor(list(own.values())))

@@ -25,7 +25,7 @@ from thinrnn._discovery.refusals import Reasons
 from thinrnn._discovery.states import ReturnedEntry, find_states
 from thinrnn._discovery.trial import prove
 from thinrnn._gates.distributed import need_whole
-from thinrnn._layers.base import Layer
+from thinrnn._layers.base import Layer, Slot
 from thinrnn._layers.registry import is_recurrent, layer_of, refusal_of
 from thinrnn._model.isolation import fixed_randomness, fresh_copy, ours_on_cpu
 from thinrnn._model.tree import Arguments, argument_names, call_arguments, tensors_in
@@ -203,8 +203,12 @@ class _Finder:
             )
 
     def _join_tied(self) -> None:
-        """Join neurons that own the same position of one parameter."""
-        owners: dict[tuple[int, int], list[tuple[Source, int]]] = defaultdict(list)
+        """Join neurons that own the same position of one parameter, or that a layer ties."""
+        for name, layer in self.layers.items():
+            for first, *others in layer.ties():
+                for other in others:
+                    self.neurons.join((name, *first), (name, *other))
+        owners: dict[tuple[int, int], list[tuple[Source, Slot]]] = defaultdict(list)
         users: dict[int, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
         tensors = {name: id(tensor) for name, tensor in named_tensors(self.probe.model).items()}
         for name, layer in self.layers.items():
@@ -212,16 +216,17 @@ class _Finder:
                 for slot in space.slots:
                     key = tensors[layer.full_name(slot.parameter)]
                     users[key][name].add(slot.dim)
-                    owners[key, slot.dim] += [((name, space.name), start) for start in slot.starts]
+                    owners[key, slot.dim].append(((name, space.name), slot))
         for (key, dim), places in owners.items():
             taken: dict[int, Element] = {}
             lacking = [name for name, dims in users[key].items() if dim not in dims]
-            for source, start in places:
+            for source, slot in places:
                 if lacking:
                     reason = f"its parameter is shared with {lacking[0]}, which needs all"
                     self.neurons.keep(self._elements(source), reason)
                 for element in self._elements(source):
-                    self.neurons.join(taken.setdefault(start + element[2], element), element)
+                    for at in slot.positions(element[2]):
+                        self.neurons.join(taken.setdefault(at, element), element)
 
     def _join_readers(self, port: Port, coupling: Coupling) -> None:
         """Join each feature with the neurons that it reads."""

@@ -130,7 +130,7 @@ def _out_of_reach(
 
 
 def _group(layers: Mapping[str, Layer], name: str, sets: list[list[Element]]) -> Group:
-    places: dict[tuple[str, int, str], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    places: dict[tuple[str, int, str], dict[tuple[int, int], None]] = defaultdict(dict)
     entries: dict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for neuron, members in enumerate(sets):
         for layer, space, channel in members:
@@ -141,13 +141,10 @@ def _group(layers: Mapping[str, Layer], name: str, sets: list[list[Element]]) ->
                 entries[layer][1].append(neuron)
             for slot in layers[layer].spaces[space].slots:
                 key = (layers[layer].full_name(slot.parameter), slot.dim, slot.role)
-                positions, owners = places[key]
-                for start in slot.starts:
-                    positions.append(start + channel)
-                    owners.append(neuron)
+                places[key] |= dict.fromkeys((at, neuron) for at in slot.positions(channel))
     slices = (
-        Slice.of(parameter, dim, role, torch.tensor(p), torch.tensor(o))  # type: ignore[arg-type]
-        for (parameter, dim, role), (p, o) in places.items()
+        Slice.of(parameter, dim, role, *torch.tensor(list(owned)).T)  # type: ignore[arg-type]
+        for (parameter, dim, role), owned in places.items()
     )
     states = []
     for layer, (p, n) in entries.items():

@@ -21,12 +21,21 @@ States = list[tuple[Sequence[str], Sequence[Tensor]]]  # hidden (and cell): spac
 
 @dataclass(frozen=True)
 class Slot:
-    """Neuron j owns the positions `start + j` along `dim` of a module's parameter."""
+    """Neuron j owns the positions `start + j` along `dim` of a module's parameter.
+
+    With a `period` it owns `start + j % period`, together with others.
+    """
 
     parameter: str
     dim: int
     starts: tuple[int, ...]
     role: Role
+    period: int = 0
+
+    def positions(self, neuron: int) -> list[int]:
+        """Return the positions that a neuron owns."""
+        place = neuron % self.period if self.period else neuron
+        return [start + place for start in self.starts]
 
 
 @dataclass(frozen=True)
@@ -141,6 +150,10 @@ class Layer:
     def edit(self, result: Any, change: Edit) -> Any:
         """Return the module's result with `change` applied to each space in it."""
         return change("output", result.movedim(self.axis, -1)).movedim(-1, self.axis)
+
+    def ties(self) -> Iterator[list[tuple[str, int]]]:
+        """Yield neurons, as spaces and numbers, that can only go together."""
+        return iter(())
 
     def add(self, name: str, size: int, *slots: Slot) -> None:
         """Add a row of neurons; slots of parameters that the module does not have are left out."""

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from thinrnn._layers.base import Intake, Layer, Slot, argument
+from thinrnn.plan import Role
 
 
 class LinearLayer(Layer):
@@ -27,49 +28,83 @@ class LinearLayer(Layer):
 
 
 class ConvLayer(Layer):
-    """`nn.Conv1d`, `nn.Conv2d`, `nn.Conv3d`: channels come before the dimensions of space."""
+    """`nn.Conv1d`, `nn.Conv2d`, `nn.Conv3d`: channels come before the dimensions of space.
+
+    Groups stay of equal size: the first channels of all groups go together, and so on. Where each
+    group reads one channel, as in a depthwise convolution, whole groups go.
+    """
 
     module: nn.Conv1d | nn.Conv2d | nn.Conv3d
     matrices = ("weight",)
 
     def build(self) -> None:
-        n, m = self.module.weight.shape[:2]
+        n, width = self.module.weight.shape[:2]
         self.axis = 1 - self.module.weight.dim()
-        if self.module.groups == 1:
-            self.add("input", m, *self.columns("weight"))
+        self.reads_one = width == 1 and self.module.groups > 1
+        if not self.reads_one:
+            every = Slot("weight", 1, (0,), "read", width if self.module.groups > 1 else 0)
+            self.add("input", width * self.module.groups, every)
+        elif n > self.module.groups:
+            self.add("input", self.module.groups)
         self.add("output", n, *self.rows("weight", "bias"))
+
+    def ties(self) -> Iterator[list[tuple[str, int]]]:
+        n, groups = len(self.module.weight), self.module.groups
+        each = n // groups  # outputs of a group
+        if self.reads_one and each > 1:
+            for group in range(groups):
+                outputs = range(each * group, each * (group + 1))
+                yield [("input", group), *(("output", j) for j in outputs)]
+        elif not self.reads_one and groups > 1:
+            yield from ([("output", j) for j in range(i, n, each)] for i in range(each))
 
     def resize(self) -> None:
         module = self.module
-        module.out_channels = module.weight.shape[0]
-        if module.groups > 1:  # depthwise
-            module.groups = module.out_channels
-        module.in_channels = module.weight.shape[1] * module.groups
-
-    def refusal(self) -> str:
-        groups = self.module.groups
-        if groups > 1 and not groups == self.module.in_channels == self.module.out_channels:
-            return "grouped convolutions other than depthwise ones tie whole blocks of channels"
-        return ""
+        n, width = module.weight.shape[:2]
+        if width == 1 and module.in_channels == module.groups > 1:
+            module.groups = n * module.groups // module.out_channels
+        module.in_channels, module.out_channels = width * module.groups, n
 
 
 class ConvTransposeLayer(Layer):
-    """`nn.ConvTranspose1d`, `2d` and `3d`: the weight has input channels first."""
+    """`nn.ConvTranspose1d`, `2d` and `3d`: the weight has input channels first.
+
+    Groups are as in `ConvLayer`.
+    """
 
     module: nn.ConvTranspose1d | nn.ConvTranspose2d | nn.ConvTranspose3d
     matrices = ("weight",)
 
     def build(self) -> None:
-        m, n = self.module.weight.shape[:2]
+        m, width = self.module.weight.shape[:2]
+        groups = self.module.groups
         self.axis = 1 - self.module.weight.dim()
-        self.add("input", m, Slot("weight", 0, (0,), "read"))
-        self.add("output", n, Slot("weight", 1, (0,), "produce"), *self.rows("bias"))
+        if groups == m > 1 and width == 1:
+            self.add("output", m, *self.rows("weight", "bias"))
+            return
+        role: Role = "produce" if groups == m > 1 else "read"
+        self.add("input", m, Slot("weight", 0, (0,), role))
+        outputs = Slot("weight", 1, (0,), "produce", width if groups > 1 else 0)
+        self.add(
+            "output", width * groups, *([outputs] if role == "read" else []), *self.rows("bias")
+        )
+
+    def ties(self) -> Iterator[list[tuple[str, int]]]:
+        (m, width), groups = self.module.weight.shape[:2], self.module.groups
+        if groups == m and width > 1 < groups:
+            for group in range(groups):
+                outputs = range(width * group, width * (group + 1))
+                yield [("input", group), *(("output", j) for j in outputs)]
+        elif 1 < groups < m:
+            each = m // groups
+            yield from ([("input", j) for j in range(i, m, each)] for i in range(each))
 
     def resize(self) -> None:
-        self.module.in_channels, self.module.out_channels = self.module.weight.shape[:2]
-
-    def refusal(self) -> str:
-        return "grouped transposed convolutions are not supported" if self.module.groups > 1 else ""
+        module = self.module
+        m, width = module.weight.shape[:2]
+        if module.in_channels == module.groups > 1:
+            module.groups = m
+        module.in_channels, module.out_channels = m, width * module.groups
 
 
 class EmbeddingLayer(Layer):

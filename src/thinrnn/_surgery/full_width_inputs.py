@@ -186,7 +186,9 @@ def kept_in_space(
             gone[keep[group.name]] = False
             positions, neurons = s.index()
             inside = (positions >= first) & (positions < first + found.size)
-            mask[positions[inside & gone[neurons]] - first] = False
+            at = positions[inside & gone[neurons]] - first
+            repeats = range(0, found.size, slot.period or found.size)
+            mask[torch.cat([at + repeat for repeat in repeats])] = False
     return mask
 
 

@@ -1,17 +1,19 @@
-"""Twenty small recurrent models through each pruning tool: shrunk, unchanged, crashed or wrong.
+"""Twenty small recurrent models through each pruning tool that is installed: what happens.
 
     python -m benchmarks.peers
     python -m benchmarks.peers --tinynn CHECKOUT      also TinyNeuralNetwork, from a checkout
 
 Half of the neurons of each model are made dead: what reads them is zero, and what makes them is
-small. A tool that removes half of the neurons by magnitude can so return the same outputs. Outputs
-that differ are wrong.
+small. A tool that removes half of the neurons by magnitude can so return the same outputs. A tool
+that only removes parameters around the recurrent matrices goes around them.
 """
 
+import logging
 import sys
 import warnings
 from collections.abc import Callable
-from importlib.metadata import version
+from importlib.metadata import distributions, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from benchmarks.record import parser, write_record
 from thinrnn.plan import named_tensors
 
 Make = Callable[[], nn.Module]
+Prune = Callable[[nn.Module, Tensor, thinrnn.Plan], nn.Module]
 SAME = 1e-4  # relative to the outputs, in float32
 
 
@@ -164,35 +167,78 @@ def thin(model: nn.Module, x: Tensor, plan: thinrnn.Plan) -> nn.Module:
     return thinrnn.compact(model)
 
 
-def torch_pruning(model: nn.Module, x: Tensor, plan: thinrnn.Plan) -> nn.Module:
-    """Torch-Pruning: its pruner by magnitude, half of the channels of every layer but the last."""
-    import torch_pruning as tp
+def torch_pruning(roots: list[type[nn.Module]] | None) -> Prune:
+    """Torch-Pruning: its pruner by magnitude, for channels of the given types of layers."""
 
-    last = [m for name, m in model.named_modules() if name in ("head", "decoder")]
-    pruner = tp.pruner.BasePruner(
-        model,
-        x,
-        importance=tp.importance.MagnitudeImportance(p=2),
-        pruning_ratio=0.5,
-        ignored_layers=[m for m in last if isinstance(m, nn.Linear)],
-    )
-    pruner.step()
-    return model
+    def prune(model: nn.Module, x: Tensor, plan: thinrnn.Plan) -> nn.Module:
+        import torch_pruning as tp
+
+        last = [m for name, m in model.named_modules() if name in ("head", "decoder")]
+        types = {} if roots is None else {"root_module_types": roots}
+        pruner = tp.pruner.BasePruner(
+            model,
+            x,
+            importance=tp.importance.MagnitudeImportance(p=2),
+            pruning_ratio=0.5,
+            ignored_layers=[m for m in last if isinstance(m, nn.Linear)],
+            **types,
+        )
+        pruner.step()
+        return model
+
+    return prune
 
 
 def torch_ao(model: nn.Module, x: Tensor, plan: thinrnn.Plan) -> nn.Module:
-    """torch.ao.pruning: its structured pruner for LSTMs, on the matrices of recurrent layers."""
+    """torch.ao.pruning: its structured pruner for LSTMs, on all matrices of `nn.LSTM`."""
     from torch.ao.pruning._experimental.pruner import LSTMSaliencyPruner
 
     names = [
-        n for n, p in model.named_parameters() if (p.dim() == 2 and "rnn." in n) or "coder." in n
+        f"{name}.{parameter}"
+        for name, module in model.named_modules()
+        for parameter, _ in module.named_parameters(recurse=False)
+        if isinstance(module, nn.LSTM) and parameter.startswith("weight")
     ]
+    if not names:
+        raise Unsupported("it has no pruner for this layer")
     pruner = LSTMSaliencyPruner({"sparsity_level": 0.5})
-    pruner.prepare(model, [{"tensor_fqn": name} for name in names if "weight" in name])
+    pruner.prepare(model, [{"tensor_fqn": name} for name in names])
     pruner.enable_mask_update = True
     pruner.step()
     pruned: nn.Module = pruner.prune()
     return pruned
+
+
+def torch_masks(model: nn.Module, x: Tensor, plan: thinrnn.Plan) -> nn.Module:
+    """torch.nn.utils.prune: masks of rows, made permanent."""
+    from torch.nn.utils.prune import ln_structured, remove
+
+    for module in model.modules():
+        for name, parameter in list(module.named_parameters(recurse=False)):
+            if "hh" in name and parameter.dim() == 2:
+                ln_structured(module, name, amount=0.5, n=2, dim=0)
+                remove(module, name)
+    return model
+
+
+def nni(types: list[str]) -> Prune:
+    """NNI: its pruner by L1 norm for these types of layers, then its model speedup."""
+
+    def prune(model: nn.Module, x: Tensor, plan: thinrnn.Plan) -> nn.Module:
+        from nni.compression.pruning import L1NormPruner
+        from nni.compression.speedup import ModelSpeedup
+
+        layers = {"op_types": types, "exclude_op_names": ["head", "decoder"], "sparse_ratio": 0.5}
+        try:
+            pruner = L1NormPruner(model, [layers])
+        except AssertionError as error:
+            raise Unsupported(str(error)) from error
+        _, masks = pruner.compress()
+        pruner.unwrap_model()
+        ModelSpeedup(model, x, masks).speedup_model()
+        return model
+
+    return prune
 
 
 def tinynn(model: nn.Module, x: Tensor, plan: thinrnn.Plan) -> nn.Module:
@@ -205,26 +251,61 @@ def tinynn(model: nn.Module, x: Tensor, plan: thinrnn.Plan) -> nn.Module:
     return model
 
 
-TOOLS = {"thinrnn": thin, "Torch-Pruning": torch_pruning, "torch.ao.pruning": torch_ao}
+class Unsupported(Exception):
+    """A tool says itself that it does not take a layer."""
 
 
-def outcome(name: str, tool: Callable[..., nn.Module]) -> dict[str, Any]:
-    """Return what a tool does with a model."""
+# Each tool may be called in a few ways, of which the best counts.
+TOOLS: dict[str, list[Prune]] = {
+    "thinrnn": [thin],
+    "Torch-Pruning": [
+        torch_pruning(None),
+        torch_pruning([nn.LSTM]),
+        torch_pruning([nn.Linear]),
+        torch_pruning([nn.Linear, nn.LSTM]),
+    ],
+    "torch.ao.pruning": [torch_ao],
+    "torch.nn.utils.prune": [torch_masks],
+    "NNI": [nni(["LSTM", "GRU", "RNN"]), nni(["Linear"])],
+    "TinyNeuralNetwork": [tinynn],
+}
+PACKAGES = {"Torch-Pruning": "torch_pruning", "NNI": "nni", "TinyNeuralNetwork": "tinynn"}
+OUTCOMES = ("shrunk", "around", "unchanged", "refused", "wrong", "crashed")  # best first
+
+
+def best(name: str, ways: list[Prune]) -> dict[str, Any]:
+    """Return the best that a tool does with a model, in any of the ways to call it."""
+    found = (outcome(name, prune) for prune in ways)
+    return min(found, key=lambda one: OUTCOMES.index(one["outcome"]))
+
+
+def outcome(name: str, prune: Prune) -> dict[str, Any]:
+    """Return what a call of a tool does with a model."""
     model, x, plan = prepared(name)
-    before, wanted = sum(p.numel() for p in model.parameters()), model(x).detach()
+    before, wanted = sizes(model), model(x).detach()
     try:
-        small = tool(model, x, plan).eval()
-        after = sum(p.numel() for p in small.parameters())
-        if after >= before:
-            return {"outcome": "unchanged"}
+        small = prune(model, x, plan).eval()
+        after = sizes(small)
         found = small(x).detach()
+    except Unsupported as error:
+        return {"outcome": "refused", "why": str(error)[:200]}
     except Exception as error:
         return {"outcome": "crashed", "why": f"{type(error).__name__}: {error}"[:200]}
+    if after[0] >= before[0]:
+        return {"outcome": "unchanged"}
     if found.shape != wanted.shape:
         return {"outcome": "wrong", "why": f"returns {tuple(found.shape)}"}
     error = float((found - wanted).abs().max() / (1 + wanted.abs().max()))
-    share = round(1 - after / before, 3)
-    return {"outcome": "shrunk" if error <= SAME else "wrong", "error": error, "removed": share}
+    share = round(1 - after[0] / before[0], 3)
+    is_thin = after[1] < before[1]
+    same = "shrunk" if is_thin else "around"
+    return {"outcome": same if error <= SAME else "wrong", "error": error, "removed": share}
+
+
+def sizes(model: nn.Module) -> tuple[int, int]:
+    """Return how many parameters a model has, and how many are in recurrent matrices."""
+    named = list(model.named_parameters())
+    return sum(p.numel() for _, p in named), sum(p.numel() for n, p in named if "hh" in n)
 
 
 def prepared(name: str) -> tuple[nn.Module, Tensor, thinrnn.Plan]:
@@ -251,16 +332,17 @@ def main() -> None:
     arguments.add_argument("--tinynn", type=Path, help="a checkout of TinyNeuralNetwork")
     options = arguments.parse_args()
     warnings.simplefilter("ignore")
-    tools: dict[str, Callable[..., nn.Module]] = dict(TOOLS)
+    logging.disable()  # NNI reports each of its steps
     if options.tinynn is not None:
         sys.path.insert(0, str(options.tinynn))
-        tools["TinyNeuralNetwork"] = tinynn
         options.tinynn = options.tinynn.name
+    tools = {tool: ways for tool, ways in TOOLS.items() if find_spec(PACKAGES.get(tool, "torch"))}
     found = {}
     for name in MODELS:
-        found[name] = {tool: outcome(name, use) for tool, use in tools.items()}
+        found[name] = {tool: best(name, ways) for tool, ways in tools.items()}
         print(name, {tool: one["outcome"] for tool, one in found[name].items()}, flush=True)
-    tried = {"torch-pruning": version("torch-pruning")}
+    packages = {"torch-pruning", "nni"} & {one.metadata["Name"] for one in distributions()}
+    tried = {package: version(package) for package in sorted(packages)}
     what = "small recurrent models through pruning tools"
     write_record(what, options, tools=tried, models=found)
 

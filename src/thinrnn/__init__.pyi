@@ -71,6 +71,7 @@ from thinrnn.onnx.quantize import QuantizedWeight as QuantizedWeight
 from thinrnn.onnx.quantize import quantize_onnx as quantize_onnx
 from thinrnn.onnx.top_k import top_k_onnx as top_k_onnx
 from thinrnn.plan import Group as Group
+from thinrnn.plan import NormSlice as NormSlice
 from thinrnn.plan import Plan as Plan
 from thinrnn.plan import Refusal as Refusal
 from thinrnn.plan import SizeAttribute as SizeAttribute

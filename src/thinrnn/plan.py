@@ -56,7 +56,7 @@ class Slice:
     @staticmethod
     def of(parameter: str, dim: int, role: Role, positions: Tensor, neurons: Tensor) -> "Slice":
         """Return the slice in which `positions[i]` belongs to `neurons[i]`."""
-        return Slice(parameter, dim, role, _runs(positions, neurons))
+        return Slice(parameter, dim, role, runs_of(positions, neurons))
 
     def index(self) -> tuple[Tensor, Tensor]:
         """Return positions along the dimension and the neuron that owns each."""
@@ -90,10 +90,40 @@ class State:
     @staticmethod
     def of(returned: str, argument: str, dim: int, positions: Tensor, neurons: Tensor) -> "State":
         """Return the state in which `positions[i]` belongs to `neurons[i]`."""
-        return State(returned, argument, dim, _runs(positions, neurons))
+        return State(returned, argument, dim, runs_of(positions, neurons))
 
     def index(self) -> tuple[Tensor, Tensor]:
         """Return positions along the dimension and the neuron that owns each."""
+        return _index(self.runs)
+
+
+@dataclass(frozen=True)
+class NormSlice:
+    """The channels of a norm that a group's neurons own, where the plan goes through norms.
+
+    The gated model takes the norm's mean and variance over open neurons alone, as the small model
+    does, so cutting neurons changes what the others become there.
+
+    Args:
+        module: the norm's name in the model.
+        runs: as in `Slice`: channel `first position + i` belongs to neuron `first neuron + i`.
+
+    >>> model = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.GRUCell(4, 5))
+    >>> plan = find_groups(model, torch.zeros(2, 3), through_norms=True)
+    >>> plan["0+1"].norms
+    (NormSlice(module='1', runs=((0, 0, 4),)),)
+    """
+
+    module: str
+    runs: Runs
+
+    @staticmethod
+    def of(module: str, positions: Tensor, neurons: Tensor) -> "NormSlice":
+        """Return the channels in which `positions[i]` belongs to `neurons[i]`."""
+        return NormSlice(module, runs_of(positions, neurons))
+
+    def index(self) -> tuple[Tensor, Tensor]:
+        """Return channels and the neuron that owns each."""
         return _index(self.runs)
 
 
@@ -142,6 +172,7 @@ class Group:
         slices: where the neurons are produced and read.
         sets: numbers in the model's attributes that follow the group's size.
         states: entries of the result, and arguments, whose width follows the group's size.
+        norms: norms that the neurons go through.
 
     >>> rows, columns = (Slice("fc.weight", dim, role, ((0, 0, 5),))
     ...                  for dim, role in enumerate(("produce", "read")))
@@ -154,6 +185,7 @@ class Group:
     slices: tuple[Slice, ...]
     sets: tuple[SizeAttribute, ...] = ()
     states: tuple[State, ...] = ()
+    norms: tuple[NormSlice, ...] = ()
 
     @property
     def is_input(self) -> bool:
@@ -335,6 +367,8 @@ class Plan:
                     )
             for s in group.slices:
                 _check_slice(group, s, tensors)
+            for norm in group.norms:
+                _check_norm(group, norm, model)
             named = max((n + length for s in group.slices for _, n, length in s.runs), default=0)
             if group.size > named:
                 raise PlanError(
@@ -378,14 +412,18 @@ class Plan:
             rows.append((g.name, str(g.size), made, ", ".join(readers), sets))
         if not any(g.sets for g in self.groups):
             rows = [row[:-1] for row in rows]
+        norms = dict.fromkeys(norm.module for g in self.groups for norm in g.norms)
         refused = [(r.group.name, str(r.group.size), r.reason) for r in self.refused]
         text = table(rows, "<><", rule=True)
+        if norms:
+            text += f"\n\nan approximation: norms over open neurons in {', '.join(norms)}"
         if refused:
             text += "\n\n" + table([("refused", "size", "why"), *refused], "<><", rule=True)
         return text
 
 
-def _runs(positions: Tensor, neurons: Tensor) -> Runs:
+def runs_of(positions: Tensor, neurons: Tensor) -> Runs:
+    """Return the runs in which `positions[i]` belongs to `neurons[i]`."""
     order = torch.argsort(positions)
     p, n = positions[order], neurons[order]
     breaks = (p.diff() != 1) | (n.diff() != 1)
@@ -445,6 +483,17 @@ def _check_attribute(group: Group, attribute: SizeAttribute, model: nn.Module) -
         raise PlanError(
             f"group '{group.name}' sets the attribute '{attribute.name}', which is {found} in this "
             f"model where the plan has {wanted}. Was the plan made for another model or size?"
+        )
+
+
+def _check_norm(group: Group, norm: NormSlice, model: nn.Module) -> None:
+    module = dict(model.named_modules()).get(norm.module)
+    shape = getattr(module, "normalized_shape", ()) or (getattr(module, "num_channels", 0),)
+    last = max(first + length for first, _, length in norm.runs)
+    if last > shape[0]:
+        raise PlanError(
+            f"group '{group.name}' goes through the norm '{norm.module}' up to channel {last - 1}, "
+            f"which has {shape[0]} channels in this model. Was the plan made for another model?"
         )
 
 

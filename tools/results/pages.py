@@ -22,6 +22,7 @@ from tools.results import (
     rows,
     step_runtimes,
     tables,
+    through_norms,
     trainers,
     trust,
     voice_in_c,
@@ -37,6 +38,7 @@ FILLED = (  # pages with places to fill in: <!-- NAME --> ... <!-- end of NAME -
     "docs/trust.md",
     "docs/zoo.md",
     "docs/peers.md",
+    "docs/how-to/norms.md",
     *(
         f"docs/how-to/{name}.md"
         for name in (
@@ -86,6 +88,7 @@ def pages(root: Path) -> dict[Path, str]:
         "trust": lambda: trust.table(tried) if tried else "",
         "zoo": lambda: zoo.table(folder),
         "peers": lambda: zoo.peers(folder),
+        "through norms": lambda: through_norms.table(folder),
         "cpu stream": lambda: cpu.stream() if cpu else "",
         **{name: partial(trainers.table, folder, name) for name in trainers.TABLES},
     }

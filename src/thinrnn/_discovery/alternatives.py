@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import combinations, islice, product
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from thinrnn._layers.registry import layer_of
 from thinrnn._model.isolation import run
 from thinrnn._model.tree import Arguments
-from thinrnn.plan import Group, Role, Runs, SizeAttribute, Slice, State
+from thinrnn.plan import Group, NormSlice, Runs, SizeAttribute, Slice, State, runs_of
 
 PARTS = (2, 3, 4)  # equal parts of a group that the code may need to stay equal
 TIMES = (1, 2, 3, 4)  # an attribute may be a multiple: both directions, the gates of a cell
@@ -21,6 +21,7 @@ MOST_TOGETHER = 2  # attributes that one group sets
 MOST_LIKELY = 4  # attributes of one size that are tried
 MOST_RAW = 16  # ways to cut raw tensors along with a group that are tried
 
+Part = TypeVar("Part", Slice, State, NormSlice)
 Alternative = tuple[Group, set[str]]  # a group to try, and the names of those it is made of
 
 
@@ -199,27 +200,21 @@ def _merged(name: str, size: int, groups: list[Group], next_to: int = 0) -> Grou
     With `next_to` as many go together that follow one another.
     """
 
-    def number(neuron: int) -> int:
-        return neuron // next_to if next_to else neuron % size
+    def joined(parts: Iterable[Part]) -> tuple[Part, ...]:
+        owned: dict[Part, dict[int, int]] = defaultdict(dict)
+        for part in parts:
+            positions, neurons = (index.tolist() for index in part.index())
+            numbers = (n // next_to if next_to else n % size for n in neurons)
+            owned[replace(part, runs=())].update(zip(positions, numbers, strict=True))
+        return tuple(
+            replace(part, runs=runs_of(torch.tensor(list(own)), torch.tensor(list(own.values()))))
+            for part, own in owned.items()
+        )
 
-    owned: dict[tuple[str, int, Role], dict[int, int]] = defaultdict(dict)
-    for group in groups:
-        for s in group.slices:
-            positions, neurons = (index.tolist() for index in s.index())
-            of = ((p, number(n)) for p, n in zip(positions, neurons, strict=True))
-            owned[s.parameter, s.dim, s.role].update(of)
-    slices = (
-        Slice.of(*key, torch.tensor(list(own)), torch.tensor(list(own.values())))
-        for key, own in owned.items()
+    return Group(
+        name,
+        size,
+        joined(s for group in groups for s in group.slices),
+        states=joined(s for group in groups for s in group.states),
+        norms=joined(norm for group in groups for norm in group.norms),
     )
-    places: dict[tuple[str, str, int], dict[int, int]] = defaultdict(dict)
-    for group in groups:
-        for state in group.states:
-            positions, neurons = (index.tolist() for index in state.index())
-            of = ((p, number(n)) for p, n in zip(positions, neurons, strict=True))
-            places[state.returned, state.argument, state.dim].update(of)
-    states = (
-        State.of(*key, torch.tensor(list(own)), torch.tensor(list(own.values())))
-        for key, own in places.items()
-    )
-    return Group(name, size, tuple(slices), states=tuple(states))

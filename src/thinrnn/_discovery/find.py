@@ -9,6 +9,7 @@ parameters join their owners; finally a trial cut is compared with the gated mod
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ from thinrnn._discovery.states import ReturnedEntry, find_states
 from thinrnn._discovery.trial import prove
 from thinrnn._gates.distributed import need_whole
 from thinrnn._layers.base import Layer, Slot
-from thinrnn._layers.registry import is_recurrent, layer_of, refusal_of
+from thinrnn._layers.registry import is_recurrent, refusal_of
 from thinrnn._model.isolation import fixed_randomness, fresh_copy, ours_on_cpu
 from thinrnn._model.tree import Arguments, argument_names, call_arguments, tensors_in
 from thinrnn.errors import ExampleError, NoRecurrentLayerError, PlanError
@@ -35,7 +36,9 @@ from thinrnn.plan import Group, Plan, Refusal, named_tensors
 WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 
 
-def find_groups(model: nn.Module, example: Any, *, states: Sequence[str] = ()) -> Plan:
+def find_groups(
+    model: nn.Module, example: Any, *, states: Sequence[str] = (), through_norms: bool = False
+) -> Plan:
     """Return the plan of a model: which neurons can be removed, and which cannot and why.
 
     The model runs on the example several times, on a copy: the model itself, its mode, buffers and
@@ -53,6 +56,10 @@ def find_groups(model: nn.Module, example: Any, *, states: Sequence[str] = ()) -
             whose width may change: paths such as "state_out.h", or patterns such as "next.*".
             States that a layer returns itself, and pairs of an argument and a returned tensor of
             one name or shape, are found without.
+        through_norms: Also prune neurons that go through `nn.LayerNorm`, `nn.RMSNorm` or
+            `nn.GroupNorm`. It is an approximation: the gated model takes mean and variance over
+            open neurons alone, which training has to adapt to. The small model computes exactly
+            what the gated one does.
 
     Returns:
         The plan. Print it to see each group, what produces and reads it, and what is refused.
@@ -81,8 +88,9 @@ def find_groups(model: nn.Module, example: Any, *, states: Sequence[str] = ()) -
         )
     need_whole(model, model.parameters())
     arguments = call_arguments(example)
+    use = partial(_probe, through_norms=through_norms)
     with fixed_randomness(), torch.no_grad(), ours_on_cpu(), progress.shown():
-        clone, _, probe = fresh_copy(model, arguments, _probe)
+        clone, _, probe = fresh_copy(model, arguments, use)
         finder = _Finder(probe, states)
         plan = finder.plan()
         proven = prove(plan, clone, probe.examples, probe.can_train, finder.raws_of)
@@ -92,14 +100,14 @@ def find_groups(model: nn.Module, example: Any, *, states: Sequence[str] = ()) -
         return replace(proven, refused=tuple(refused), applied=applied)
 
 
-def _probe(model: nn.Module, arguments: Arguments) -> Probe:
+def _probe(model: nn.Module, arguments: Arguments, *, through_norms: bool) -> Probe:
     """Return a probe of a model; zeros in its parameters, which would hide readers, get noise."""
     generator = torch.Generator().manual_seed(0)
     for parameter in model.parameters():
         if parameter.is_floating_point() and bool((parameter == 0).any()):
             noise = 0.1 * torch.randn(parameter.shape, generator=generator).to(parameter)
             parameter.data = torch.where(parameter == 0, noise, parameter)
-    return Probe(model, arguments)
+    return Probe(model, arguments, through_norms=through_norms)
 
 
 class _Finder:
@@ -133,7 +141,10 @@ class _Finder:
     def _look_at_training(self, new: set[str], raws: set[str]) -> None:
         """Look at what only training uses: a head for an auxiliary loss, a table of masks."""
         try:
-            probe = Probe(self.probe.model, self.probe.arguments, training=True)
+            norms = self.probe.through_norms
+            probe = Probe(
+                self.probe.model, self.probe.arguments, through_norms=norms, training=True
+            )
         except ExampleError:  # training is not repeatable; the trial still checks it
             return
         ports = [port for port in probe.ports if port[0] in new or raws]
@@ -304,7 +315,7 @@ class _Finder:
     def _unreached(self) -> Iterator[Refusal]:
         """Yield layers that the example does not reach, and RNNs that cannot be cut."""
         for name, module in self.probe.model.named_modules():
-            layer = layer_of(name, module, self.probe.model)
+            layer = self.probe.known.get(name)
             if reason := refusal_of(name, module, self.probe.model):
                 yield Refusal(Group(name, 0, ()), reason)
             elif layer is not None and name not in self.layers and not self._is_used(layer):

@@ -17,7 +17,8 @@ from thinrnn._discovery.probe import Source
 from thinrnn._discovery.raw_tensors import RawTensor
 from thinrnn._discovery.states import ReturnedEntry
 from thinrnn._layers.base import Layer
-from thinrnn.plan import Group, Refusal, Slice, State
+from thinrnn._layers.norms import NormLayer, parts_of
+from thinrnn.plan import Group, NormSlice, Refusal, Slice, State
 
 Element = tuple[str, str, int]  # (layer, space, channel)
 Place = tuple[int, int]  # (tensor, dimension)
@@ -111,7 +112,9 @@ def _tied_too_much(layers: Mapping[str, Layer], members: list[Element]) -> str:
     for name, space, _ in members:
         tied[name, space] += _makes(layers, name, space)
     (name, space), most = max(tied.items(), key=lambda item: item[1])
-    if most > 1 and (most > MOST_OF_A_SPACE or most > layers[name].spaces[space].size // 2):
+    parts = max((parts_of(layers[n].module) for n, *_ in members if n != ARGUMENT), default=1)
+    limit = min(max(MOST_OF_A_SPACE, parts), layers[name].spaces[space].size // 2)
+    if most > 1 and most > limit:
         return f"{most} neurons of '{layers[name].label(space)}' can only go together"
     return ""
 
@@ -132,6 +135,7 @@ def _out_of_reach(
 def _group(layers: Mapping[str, Layer], name: str, sets: list[list[Element]]) -> Group:
     places: dict[tuple[str, int, str], dict[tuple[int, int], None]] = defaultdict(dict)
     entries: dict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
+    norms: dict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     for neuron, members in enumerate(sets):
         for layer, space, channel in members:
             if layer == ARGUMENT:
@@ -139,6 +143,9 @@ def _group(layers: Mapping[str, Layer], name: str, sets: list[list[Element]]) ->
             if isinstance(layers[layer], ReturnedEntry):
                 entries[layer][0].append(channel)
                 entries[layer][1].append(neuron)
+            if isinstance(layers[layer], NormLayer):
+                norms[layer][0].append(channel)
+                norms[layer][1].append(neuron)
             for slot in layers[layer].spaces[space].slots:
                 key = (layers[layer].full_name(slot.parameter), slot.dim, slot.role)
                 places[key] |= dict.fromkeys((at, neuron) for at in slot.positions(channel))
@@ -152,7 +159,10 @@ def _group(layers: Mapping[str, Layer], name: str, sets: list[list[Element]]) ->
         assert isinstance(entry, ReturnedEntry)
         place = (entry.path, entry.argument, entry.axis)
         states.append(State.of(*place, torch.tensor(p), torch.tensor(n)))
-    return Group(name, len(sets), tuple(slices), states=tuple(states))
+    through = tuple(
+        NormSlice.of(layer, torch.tensor(p), torch.tensor(n)) for layer, (p, n) in norms.items()
+    )
+    return Group(name, len(sets), tuple(slices), states=tuple(states), norms=through)
 
 
 def _is_read_by_others(group: Group) -> bool:

@@ -31,6 +31,7 @@ from thinrnn._discovery.recording import (
 )
 from thinrnn._layers.applications import Applications, counting
 from thinrnn._layers.base import Layer
+from thinrnn._layers.norms import NormLayer
 from thinrnn._layers.registry import layers_of
 from thinrnn._model.isolation import run, where_in_user_code
 from thinrnn._model.patching import intercepted
@@ -83,11 +84,20 @@ class Probe:
     `points` are the values at which it runs, `ports` the arguments of layers that are compared.
     """
 
-    def __init__(self, model: nn.Module, arguments: Arguments, *, training: bool = False) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        arguments: Arguments,
+        *,
+        through_norms: bool = False,
+        training: bool = False,
+    ) -> None:
         self.model, self.arguments, self.training = model, arguments, training
+        self.through_norms = through_norms
         self.tensors = named_tensors(model)
         self.held = {id(tensor): name for name, tensor in reversed(self.tensors.items())}
-        self.known = layers_of(model)
+        layers = layers_of(model).items()
+        self.known = {n: la for n, la in layers if through_norms or not isinstance(la, NormLayer)}
         self.layers: dict[str, Layer] = {}
         self.is_replayed: bool | None = None  # whether replays were shown to stand for runs
         self.entries: dict[int, Layer] = {}  # returned tensors that are compared like intakes
@@ -222,6 +232,7 @@ class Probe:
             self._call([mode], call, self.arguments)
         self.applications = Applications(self.model, counts)
         self.used = mode.used  # raw tensors in use
+        self.functional_norms = mode.norms  # that no known layer calls
         called = {name: layer for name, layer in self.known.items() if name in self.layers}
         self.layers = called | self.layers  # those without a module come last
         return results

@@ -67,6 +67,7 @@ class RawTensor(ModulelessLayer):
 
 
 READS = (Tensor.numpy, Tensor.tolist, Tensor.__array__, Tensor.data_ptr)  # not for torch to see
+NORMS = (F.layer_norm, F.rms_norm, F.group_norm)
 TURNS = (Tensor.t, torch.t, Tensor.T.__get__)  # type: ignore[attr-defined]
 
 
@@ -87,6 +88,7 @@ class RawTensorMode(TorchFunctionMode):
         self.inside = 0  # a layer's own forward is running
         self.left_torch = False  # values went where no operation of torch is seen
         self.used: set[str] = set()
+        self.norms: dict[str, str] = {}  # functions of torch that norm, by their raw weights
         self.derived: dict[int, tuple[Tensor, frozenset[str]]] = {}
         self.turned: dict[int, str] = {}  # matrices of the model, turned
         self.constant: dict[int, Tensor] = {}  # made by the code from no other values
@@ -108,6 +110,8 @@ class RawTensorMode(TorchFunctionMode):
         names = frozenset().union(*named)
         self.used |= names
         self._note_constants(func, given, result)
+        if func in NORMS:
+            self.norms |= dict.fromkeys(names or [""], func.__name__)
         if names:
             others = [t for t, own in zip(given, named, strict=True) if not own]
             if any(id(t) not in self.constant and is_number(t) for t in others):

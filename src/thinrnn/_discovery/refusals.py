@@ -10,6 +10,7 @@ from thinrnn._discovery.probe import Probe, Source
 from thinrnn._discovery.raw_tensors import RawTensor
 from thinrnn._discovery.recording import Seen
 from thinrnn._discovery.states import FoundStates
+from thinrnn._layers.norms import NormLayer
 from thinrnn._layers.registry import layer_of
 from thinrnn._model.tree import argument_names, tensors_in
 from thinrnn.plan import Group, Refusal
@@ -33,6 +34,13 @@ class Reasons:
             return f"it decides which rows '{next(iter(whole.chosen))}' looks up"
         if isinstance(self.probe.layers.get(source[0]), RawTensor) and source in coupling.explained:
             return ""
+        norms = self.probe.functional_norms
+        normed = [name for name in whole.touched if name in norms and self.is_users(name)]
+        if normed and (visible or mixed_at):
+            return (
+                f"mixed with others by torch.nn.functional.{norms[normed[0]]} with '{normed[0]}': "
+                "write it as a module of torch.nn, and give through_norms=True"
+            )
         raws, mixers = coupling.raws.get(source, []), self._mixers(whole)
         if source in coupling.explained or (raws and not mixers and (visible or mixed_at)):
             first = f"plan.using('{label}', '{raws[0]}', dim=...)"
@@ -40,7 +48,21 @@ class Reasons:
         if visible:
             return "returned to the caller"
         if mixed_at:
-            return f"mixed with others {mixers}before '{mixed_at[0][0]}' reads it"
+            where = f"before '{mixed_at[0][0]}' reads it"
+            return f"mixed with others {mixers}{where}{self._way([whole])}"
+        return ""
+
+    def _way(self, seen: list[Seen]) -> str:
+        """Return the next step where norms mix the neurons."""
+        probe = self.probe
+        if probe.through_norms and "" in probe.functional_norms:
+            return f"; is it torch.nn.functional.{probe.functional_norms['']}? Write it as a module"
+        met = {name.rpartition(".")[0] for one in seen for name in one.touched}
+        for name, module in probe.model.named_modules():
+            layer = layer_of(name, module, probe.model)
+            is_norm = isinstance(layer, NormLayer) and name not in probe.known
+            if is_norm and (name in met or module.weight is None):
+                return "; find_groups(..., through_norms=True) prunes through norms, approximately"
         return ""
 
     def shown(self, source: Source, seen: Seen) -> set[int]:
@@ -67,8 +89,8 @@ class Reasons:
             name = ".".join(path[:end])
             module = self.probe.model.get_submodule(name)
             is_torchs = type(module).__module__.startswith("torch.nn.")
-            layer = layer_of(name, module, self.probe.model)
-            if is_torchs and not isinstance(module, CONTAINERS) and not layer:
+            known = any(layer.module is module for layer in self.probe.known.values())
+            if is_torchs and not isinstance(module, CONTAINERS) and not known:
                 return name
         return None
 
@@ -79,8 +101,10 @@ class Reasons:
         if argument:
             reason = f"it goes together with '{argument}', an input of the model; {refusal.reason}"
             return replace(refusal, reason=reason, undeclared=())
+        makers = group.owners("produce")
+        seen = [seen for (name, _), seen in coupling.whole.items() if name in makers]
         if not refusal.undeclared:
-            return refusal
+            return replace(refusal, reason=refusal.reason + self._way(seen))
         raw = refusal.undeclared[0]
         more = f"; or does {raw} read it? Then plan.using('{group.name}', '{raw}', dim=...)"
         return replace(refusal, reason=refusal.reason + more)

@@ -23,6 +23,7 @@ from thinrnn._gates.distributed import follow_, hand_out_, need_whole, wrapper_n
 from thinrnn._gates.estimators import Estimator
 from thinrnn._gates.gate import Gate
 from thinrnn._gates.nan_gradients import guard_
+from thinrnn._gates.norms import find_norms, over_open_
 from thinrnn._gates.readers import Placement, Reader, find_readers
 from thinrnn._gates.scaled_weight import in_one_piece, is_transformed
 from thinrnn._gates.sizes import Sizes
@@ -86,10 +87,14 @@ class Attached:
             for module, _ in reader.all_homes:
                 if reader not in self.of_module[module]:
                     self.of_module[module].append(reader)
+        self.norms = find_norms(self.model, plan)
         self.model.register_forward_pre_hook(self._enter_model, prepend=True)
         self.model.register_forward_hook(self._leave_model, always_call=True)
         self.model.register_load_state_dict_pre_hook(self._check_state)
-        for module in self.of_module:
+        norms = [norm.module for norm in self.norms]
+        for module in norms:
+            module.register_forward_hook(self._over_open, with_kwargs=True)
+        for module in dict.fromkeys([*self.of_module, *norms]):
             if module is not self.model:
                 module.register_forward_pre_hook(self._enter_layer)
                 module.register_forward_hook(self._leave_layer, always_call=True)
@@ -267,15 +272,20 @@ class Attached:
             self._need_followers()
         if self.depth == 0 and not self.is_folded:
             # a layer called on its own, not from the model's forward
-            readers = self.of_module[module]
-            groups = dict.fromkeys(g for reader in readers for g in reader.groups)
+            readers = self.of_module.get(module, [])
+            used = [group for reader in readers for group in reader.groups]
+            used += [g for norm in self.norms if norm.module is module for g in norm.axis.groups]
+            groups = dict.fromkeys(used)
             with _unseen_by_checkpointing():
                 self._hang(readers, module, self.values(groups))
 
     def _leave_layer(self, module: nn.Module, args: Any, result: Any) -> None:
         if self.depth == 0 and not self._is_outside:
-            self._take_off(self.of_module[module], module)
+            self._take_off(self.of_module.get(module, []), module)
             self.turn.end(module)
+
+    def _over_open(self, module: nn.Module, args: Any, kwargs: Any, result: Any) -> Any:
+        return over_open_(module, args, kwargs, result)
 
     def _begin_turn(self, module: nn.Module) -> None:
         if not torch.compiler.is_compiling() and self.turn.begin(module):
@@ -301,6 +311,9 @@ class Attached:
         self, readers: list[Reader], only: nn.Module | None, values: dict[str, Tensor]
     ) -> None:
         covered: dict[nn.Module, dict[str, Tensor]] = defaultdict(dict)
+        for norm in self.norms:
+            if only is None or norm.module is only:
+                norm.hang(values, self.gates)
         for reader in readers:
             for part, gated in reader.parts(values):
                 for module, name in part.homes:
@@ -318,6 +331,9 @@ class Attached:
                 module.__dict__.update(weights)
 
     def _take_off(self, readers: list[Reader], only: nn.Module | None) -> None:
+        for norm in self.norms:
+            if only is None or norm.module is only:
+                norm.take_off()
         for reader in readers:
             for module, name in reader.all_homes:
                 if only is not None and module is not only:

@@ -15,7 +15,7 @@ from thinrnn._gates.scaled_weight import Scratch, along, scale
 from thinrnn._layers.computed import norm_except, norms_of, with_lengths
 from thinrnn._layers.registry import is_recurrent
 from thinrnn.errors import GateError, PlanError
-from thinrnn.plan import Plan, Role, Slice, named_tensors
+from thinrnn.plan import NormSlice, Plan, Role, Slice, named_tensors
 
 Placement = Literal["readers", "both"]
 
@@ -30,7 +30,7 @@ class Axis:
         self.index = torch.full((size,), -1)  # position -> entry of the groups' gates in a row
         self.is_plain = False  # position i simply belongs to gate i; known without the device
 
-    def add(self, s: Slice, group: str, plan: Plan) -> None:
+    def add(self, s: Slice | NormSlice, group: str, plan: Plan) -> None:
         """Give the positions of a slice the gates of its group."""
         if group not in self.groups:
             self.groups.append(group)

@@ -15,6 +15,7 @@ from thinrnn._layers.feedforward import (
     LinearLayer,
     PReLULayer,
 )
+from thinrnn._layers.norms import NormLayer
 from thinrnn._layers.recurrent import CellLayer, RHNLayer, RNNLayer
 from thinrnn.errors import LayerError
 from thinrnn.nn.rhn import RHN
@@ -35,6 +36,9 @@ LAYERS: dict[type[nn.Module], type[Layer]] = {
     nn.BatchNorm2d: ChannelwiseLayer,
     nn.BatchNorm3d: ChannelwiseLayer,
     nn.InstanceNorm1d: ChannelwiseLayer,
+    nn.LayerNorm: NormLayer,
+    nn.RMSNorm: NormLayer,
+    nn.GroupNorm: NormLayer,
     nn.PReLU: PReLULayer,
     nn.LSTM: RNNLayer,
     nn.GRU: RNNLayer,

@@ -63,7 +63,8 @@ def compact(
 
     Raises:
         GateError: The model has no gates, or they are NaN.
-        PlanError: `round_to` or `inputs` is none of the values above.
+        PlanError: `round_to` or `inputs` is none of the values above, or `round_to` is above 1 and
+            the plan goes through norms.
 
     Example:
         >>> model = nn.Sequential(nn.Embedding(50, 16), nn.LSTM(16, 32))
@@ -78,6 +79,11 @@ def compact(
     if inputs not in ("same", "kept"):
         raise PlanError(f"inputs='{inputs}': write 'same' or 'kept'.")
     gated = attached(model)
+    if round_to > 1 and gated.norms:
+        raise PlanError(
+            f"round_to={round_to} keeps closed neurons, which the norms in this plan would count: "
+            "leave it at 1."
+        )
     final = {} if target is None else target.final_log_alpha()
     values = {
         name: gate.estimator.value(final.get(name, gate.wide_log_alpha.detach()))

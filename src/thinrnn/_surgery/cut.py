@@ -14,13 +14,14 @@ from torch import Tensor, nn
 from thinrnn._gates.attached import Attached
 from thinrnn._layers.base import Layer
 from thinrnn._layers.computed import computed_weights
+from thinrnn._layers.norms import NormLayer, channels_of
 from thinrnn._layers.recurrent import RNNLayer
 from thinrnn._layers.registry import layer_of
-from thinrnn._surgery.full_width_inputs import kept_in_state
+from thinrnn._surgery.full_width_inputs import NORM, kept_at, kept_in_state, places_of
 from thinrnn.errors import PlanError
 from thinrnn.nn.rnn_cell import ProjectedLSTM
 from thinrnn.nn.rnn_stack import RNNStack
-from thinrnn.plan import Plan, Slice, State, named_tensors
+from thinrnn.plan import NormSlice, Plan, Slice, State, named_tensors, runs_of
 
 Keep = dict[str, Tensor]  # group -> neurons to keep, ascending
 Positions = dict[str, dict[int, Tensor]]  # parameter -> dimension -> positions to keep
@@ -48,7 +49,8 @@ def neurons_to_keep(
             )
         rank = gate.log_alpha.detach().cpu().double() + opened * 1e12
         ranks[name] = rank.nan_to_num(neginf=-1e9)
-        keep[name] = torch.topk(ranks[name], min(wanted, gate.size)).indices.sort().values
+        best = ranks[name].argsort(descending=True, stable=True)
+        keep[name] = best[: min(wanted, gate.size)].sort().values
     _fill_empty(gated, keep, ranks, remarks)
     return keep, remarks
 
@@ -144,11 +146,20 @@ def _follower(
 
 
 def set_attributes_(model: nn.Module, plan: Plan, keep: Keep) -> None:
-    """Give the attributes that follow a group's size the values of the cut model."""
+    """Give sizes that follow a group's, and are in no tensor, the values of the cut model."""
+    lost: dict[str, int] = defaultdict(int)
     for group in plan.groups:
+        gone = torch.ones(group.size, dtype=torch.bool)
+        gone[keep[group.name]] = False
+        for norm in group.norms:
+            lost[norm.module] += int(gone[norm.index()[1]].sum())
         for attribute in group.sets:
             module, name = attribute.home(model)
             setattr(module, name, attribute.value(len(keep[group.name])))
+    for name, channels in lost.items():
+        layer = layer_of(name, model.get_submodule(name), model)
+        if isinstance(layer, NormLayer) and layer.module.weight is None:
+            layer.resize_to(channels_of(layer.module) - channels)
 
 
 def restore_rnns(model: nn.Module, names: Iterable[str]) -> tuple[nn.Module, dict[str, str]]:
@@ -174,6 +185,7 @@ def plan_after(plan: Plan, positions: Positions, keep: Keep, renamed: dict[str, 
         number = torch.full((group.size,), -1)
         number[keep[group.name]] = torch.arange(len(keep[group.name]))
         slices = []
+        norms = tuple(_norm_after(norm, plan, keep, number) for norm in group.norms)
         for s in group.slices:
             at, neurons = s.index()
             staying = number[neurons] >= 0
@@ -187,9 +199,18 @@ def plan_after(plan: Plan, positions: Positions, keep: Keep, renamed: dict[str, 
             slices.append(Slice.of(name, s.dim, s.role, at, neurons))
         states = tuple(_state_after(state, plan, keep, number) for state in group.states)
         size = len(keep[group.name])
-        groups.append(replace(group, size=size, slices=tuple(slices), states=states))
+        groups.append(replace(group, size=size, slices=tuple(slices), states=states, norms=norms))
     applied = {renamed.get(name, name): times for name, times in plan.applied.items()}
     return Plan(tuple(groups), plan.refused, plan.outside, applied)
+
+
+def _norm_after(norm: NormSlice, plan: Plan, keep: Keep, number: Tensor) -> NormSlice:
+    """Return the channels of a norm as they are when the neurons of all groups in it are cut."""
+    at, neurons = norm.index()
+    staying = number[neurons] >= 0
+    mask = kept_at((norm.module, NORM), int(at.max()) + 1, places_of(plan), keep)
+    left = mask.cumsum(0) - 1
+    return replace(norm, runs=runs_of(left[at[staying]], number[neurons[staying]]))
 
 
 def _state_after(state: State, plan: Plan, keep: Keep, number: Tensor) -> State:
@@ -197,9 +218,7 @@ def _state_after(state: State, plan: Plan, keep: Keep, number: Tensor) -> State:
     at, neurons = state.index()
     staying = number[neurons] >= 0
     left = kept_in_state(state, plan, keep, int(at.max()) + 1).cumsum(0) - 1
-    return replace(
-        state, runs=State.of("", "", 0, left[at[staying]], number[neurons[staying]]).runs
-    )
+    return replace(state, runs=runs_of(left[at[staying]], number[neurons[staying]]))
 
 
 def _has_one_size(rnn: nn.RNNBase, cuts: Positions | None = None) -> bool:

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from thinrnn._layers.base import Layer
+from thinrnn._layers.norms import NormLayer
 from thinrnn._model.tree import map_tensors, parameters_of, paths_of, tensors_in
-from thinrnn.plan import Group, Plan, Slice, State
+from thinrnn.plan import Group, NormSlice, Plan, Slice, State
 
 
 class Narrowing:
@@ -154,7 +155,8 @@ def add_hooks_(model: nn.Module, hooks: Mapping[str, InputHook]) -> None:
         model.get_submodule(name).register_forward_pre_hook(hook, with_kwargs=True)
 
 
-Places = dict[tuple[str, int], list[tuple[Group, Slice]]]  # by parameter and dimension
+NORM = -1  # in place of a dimension, where a module is named in place of a parameter
+Places = dict[tuple[str, int], list[tuple[Group, Slice | NormSlice]]]  # by parameter and dimension
 
 
 def places_of(plan: Plan) -> Places:
@@ -163,6 +165,8 @@ def places_of(plan: Plan) -> Places:
     for group in plan.groups:
         for s in group.slices:
             places[s.parameter, s.dim].append((group, s))
+        for norm in group.norms:
+            places[norm.module, NORM].append((group, norm))
     return places
 
 
@@ -174,21 +178,35 @@ def kept_in_space(
     With `made_only`, neurons that come from outside the model count as staying.
     """
     found = layer.spaces[space]
-    mask = torch.ones(found.size, dtype=torch.bool)
+    if isinstance(layer, NormLayer):
+        return kept_at((layer.name, NORM), found.size, places, keep, made_only=made_only)
     if not found.slots:
-        return mask
+        return torch.ones(found.size, dtype=torch.bool)
     slot = found.slots[0]
-    parameter = layer.full_name(slot.parameter)
-    first = slot.starts[0]
-    for group, s in places.get((parameter, slot.dim), ()):
+    place = (layer.full_name(slot.parameter), slot.dim)
+    size = slot.period or found.size
+    mask = kept_at(place, size, places, keep, first=slot.starts[0], made_only=made_only)
+    return mask.repeat(found.size // size)
+
+
+def kept_at(
+    place: tuple[str, int],
+    size: int,
+    places: Places,
+    keep: dict[str, Tensor],
+    *,
+    first: int = 0,
+    made_only: bool = False,
+) -> Tensor:
+    """Return a mask over the positions of a place from the first on: True for those that stay."""
+    mask = torch.ones(size, dtype=torch.bool)
+    for group, s in places.get(place, ()):
         if not (made_only and group.is_input):
             gone = torch.ones(group.size, dtype=torch.bool)
             gone[keep[group.name]] = False
             positions, neurons = s.index()
-            inside = (positions >= first) & (positions < first + found.size)
-            at = positions[inside & gone[neurons]] - first
-            repeats = range(0, found.size, slot.period or found.size)
-            mask[torch.cat([at + repeat for repeat in repeats])] = False
+            inside = (positions >= first) & (positions < first + size)
+            mask[positions[inside & gone[neurons]] - first] = False
     return mask
 
 

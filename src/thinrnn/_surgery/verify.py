@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from thinrnn._gates.attach import attached, is_attached
+from thinrnn._layers.norms import NormLayer
 from thinrnn._layers.registry import layers_of
 from thinrnn._model.copying import copy_module, to_float64_
 from thinrnn._model.isolation import fresh_copy, ours_on_cpu, precision_of, run, where_in_user_code
@@ -183,7 +184,11 @@ class _Run:
         self.model, self.arguments = model, arguments
         self.layers = layers_of(model)
         self.results: list[tuple[str, Any]] = []
-        modules = [(layer.module, layer.base, name) for name, layer in self.layers.items()]
+        modules = [
+            (layer.module, layer.base, name)
+            for name, layer in self.layers.items()
+            if not isinstance(layer, NormLayer)  # gates act behind the forward of norms
+        ]
         modules += [(m, RNNStack, n) for n, m in model.named_modules() if isinstance(m, RNNStack)]
 
         def call(name: str, forward: Any, args: Any, kwargs: Any) -> Any:

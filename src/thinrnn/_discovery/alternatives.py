@@ -17,7 +17,7 @@ from thinrnn.plan import Group, NormSlice, Runs, SizeAttribute, Slice, State, ru
 
 PARTS = (2, 3, 4)  # equal parts of a group that the code may need to stay equal
 TIMES = (1, 2, 3, 4)  # an attribute may be a multiple: both directions, the gates of a cell
-MOST_TOGETHER = 2  # attributes that one group sets
+MOST_TOGETHER = 2  # attributes that one group sets, beside all that are likely
 MOST_LIKELY = 4  # attributes of one size that are tried
 MOST_RAW = 16  # ways to cut raw tensors along with a group that are tried
 
@@ -126,7 +126,7 @@ def _noting(module: nn.Module, prefix: str, read: dict[str, int]) -> Iterator[No
 def _with_attributes(group: Group, numbers: Mapping[str, int]) -> Iterator[Group]:
     """Yield the group with attributes that follow its size, as few as possible first."""
     likely = list(_likely(group, numbers))[:MOST_LIKELY]
-    for count in range(1, MOST_TOGETHER + 1):
+    for count in sorted({*range(1, MOST_TOGETHER + 1), len(likely)}):
         for chosen in combinations(likely, count):
             yield replace(group, sets=chosen)
 

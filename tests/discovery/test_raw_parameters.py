@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from grids import A_HALF
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -52,6 +53,7 @@ class Scaled(nn.Module):
         return h @ self.head if self.reader == "matrix" else (h * self.head).sum(-1)
 
 
+@A_HALF
 @given(
     st.sampled_from(list(SHAPES)),
     st.sampled_from(list(USES)),

@@ -4,7 +4,7 @@ Scores tell which neurons of a group go first. They tell badly what the groups a
 another, since errors add up over time, cancel, and meet those of other groups. So a first choice of
 neurons is tried out: the readers are refitted and the outputs of some calls compared; then the same
 with some more neurons gone from one group, for each group in turn. The scores of a group are scaled
-by what was measured over what they had predicted, and the choice is made again.
+by what was measured over what they had predicted, and the choice is made again. The best one stays.
 """
 
 import math
@@ -24,7 +24,7 @@ from thinrnn._model.tree import call_arguments, tensors_in
 from thinrnn._penalties.selection import Masks
 from thinrnn.plan import named_tensors
 
-ROUNDS = 2
+ROUNDS = 3
 MORE = 0.15  # part of a group's neurons that go to see what they cost
 LEAST = 1e-3  # of the error: what a group costs that seems to cost nothing, or less
 VECTORS, CALLS = 256, 8  # outputs that are compared: as many vectors, but from no more calls
@@ -39,10 +39,12 @@ def shared(errors: Errors, choose: Callable[[Errors], Masks], error_of: "OutputE
         error_of: Measures the outputs without some neurons.
     """
     scales = dict.fromkeys(errors, 1.0)
-    for step in range(ROUNDS):
+    tried: list[tuple[float, Masks]] = []
+    for step in range(ROUNDS + 1):
         chosen = choose({name: scales[name] * error for name, error in errors.items()})
         base = error_of(chosen)
-        for name, error in errors.items():
+        tried.append((base, chosen))
+        for name, error in errors.items() if step < ROUNDS else ():
             kept = chosen[name].nonzero().flatten()
             least = kept[error[kept].argsort(stable=True)][: math.ceil(MORE * len(kept))]
             predicted = float(error[least].sum())
@@ -55,7 +57,7 @@ def shared(errors: Errors, choose: Callable[[Errors], Masks], error_of: "OutputE
                 continue
             measured = rise / predicted
             scales[name] = measured if step == 0 else math.sqrt(scales[name] * measured)
-    return choose({name: scales[name] * error for name, error in errors.items()})
+    return min(tried, key=lambda one: one[0])[1]
 
 
 class OutputError:

@@ -49,16 +49,19 @@ def main() -> None:
     torch.manual_seed(0)
     speech = subprocess.run(["espeak-ng", "--version"], capture_output=True, text=True).stdout
     original = example.pretrained()
-    calls, one, test = example.material(audio.speakers(utterances=options.utterances))
+    pitches = getattr(example, "PITCHES", (audio.PITCH,))
+    speech_of = audio.speakers(utterances=options.utterances, pitches=pitches)
+    calls, one, test = example.material(speech_of)
     is_detector = options.model == "voice_detector"
     test = test if is_detector else [test]
     every = ("magnitude", "activation", "reconstruct")
     every = every if is_detector else (*every, "sequential")
     more = {} if options.speed else {"scores": tuple(options.scores or every)}
     rows: dict[str, dict[str, Any]] = {}
-    for size in options.sizes:
+    # all sizes that are timed take turns; what is measured slowly is written size by size
+    for sizes in [options.sizes] if options.speed else [[size] for size in options.sizes]:
         started = time.perf_counter()
-        models = example.smaller(original, calls, [size], options.steps, **more)
+        models = example.smaller(original, calls, sizes, options.steps, **more)
         seconds = round(time.perf_counter() - started, 1)
         if options.speed:
             found = audio.milliseconds(models, one)

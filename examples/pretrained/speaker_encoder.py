@@ -21,6 +21,7 @@ from torch import Tensor, nn
 import thinrnn
 
 FRAMES = 160  # in an utterance of 1.6 s, as in training
+PITCHES = (50, 30, 70, 40, 60, 20, 80, 90)  # more voices to calibrate on, from the same speakers
 STEP, WINDOW, MELS = RATE // 100, RATE // 40, 40
 
 
@@ -129,7 +130,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=300, help="of distillation")
     options = parser.parse_args()
     encoder = pretrained()
-    calls, example, test = material(speakers(options.wavs))
+    calls, example, test = material(speakers(options.wavs, pitches=PITCHES))
     models = smaller(encoder, calls, options.sizes, options.steps, ("reconstruct", "sequential"))
     times = milliseconds(models, example)
     show({name: quality(one, encoder, test) | times[name] for name, one in models.items()})

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tools.results.calibration import Calibration, one_shot_table, start_table
+from tools.results.calibration import Calibration, one_shot_table, start_table, worth_training
 
 ONE_SHOT = {
     "dense": 80.0,
@@ -38,6 +38,12 @@ def test_every_score_has_a_line_and_every_size_a_column():
     assert "50% of the mult-adds | 25% of the mult-adds" in head
     assert lines[0] == "| `reconstruct`, refitted | 200.00 → 90.00 | 400.00 → 90.00 |"
     assert lines[-1] == "| gates | 95.50 → 85.25 | - |" and len(lines) == 6
+
+
+def test_training_is_worth_it_where_it_makes_a_model_better():
+    assert worth_training(ONE_SHOT) == ("50% and 25%", "")
+    worse = {**ONE_SHOT, "model": {"better": "higher"}}
+    assert worth_training(worse) == ("", "50% and 25%")
 
 
 def test_starts_stand_side_by_side():

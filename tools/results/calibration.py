@@ -145,6 +145,16 @@ def best_gates(record: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def worth_training(record: dict[str, Any]) -> tuple[str, str]:
+    """Return at which sizes training made the default's models better, and at which it did not."""
+    sign = 1 if record["model"]["better"] == "higher" else -1
+    found: dict[bool, list[str]] = {True: [], False: []}
+    for row in record["one_shot"]:
+        if (row["score"], row["refitted"]) == ("reconstruct", True):
+            found[sign * (row["trained"] - row["pruned"]) > 0].append(f"{row['macs']:.0%}")
+    return " and ".join(found[True]), " and ".join(found[False])
+
+
 def _both(row: dict[str, float]) -> str:
     return f"{row['pruned']:.2f} → {row['trained']:.2f}"
 

@@ -23,7 +23,6 @@ import hashlib
 import itertools
 import json
 import multiprocessing
-import time
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -208,7 +207,6 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / "done.json"
     done: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
-    began = time.monotonic()
 
     def record() -> None:
         write_record(
@@ -216,7 +214,6 @@ def main() -> None:
             options,
             device=options.device,
             text=text.facts(),
-            seconds=round(time.monotonic() - began, 1),
             models=compared(done, options),
         )
 

@@ -81,6 +81,7 @@ TABLES: dict[str, tuple[str, Callable[[Found], str]]] = {
     "scaling": ("speed/scaling.json", scaling),
     "latency target": ("speed/latency-target-cpu.json", latency),
     "sizes demo": ("sizes/several-sizes-demo.json", sizes),
+    "sizes demo short": ("sizes/several-sizes-demo-short.json", sizes),
     "sizes ptb": ("sizes/several-sizes-ptb.json", sizes),
     "sizes branches": ("sizes/branches-demo.json", sizes),
     "sizes branches constant": ("sizes/branches-demo-constant.json", sizes),

@@ -147,7 +147,7 @@ def measure(run: Run, corpora: Path) -> dict[str, Any]:
     torch.set_num_threads(1)
     began = time.monotonic()
     device, settings = torch.device(run.device), settings_of(run, corpora)
-    shape = (settings.embedding, settings.hidden[-1], settings.tied)
+    ends = (settings.embedding, settings.hidden[-1], settings.tied)
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
     text = load_text(settings)
@@ -183,7 +183,7 @@ def measure(run: Run, corpora: Path) -> dict[str, Any]:
         **asdict(run),
         "five_gram_perplexity": ngram,
         "unigram_perplexity": text.unigram_perplexity(),
-        "first_ranges": first_ranges("width", run.cell, *shape),
+        "first_ranges": first_ranges("width", run.cell, *ends),
         "tokens": len(text.train),
         "vocabulary": len(text.vocabulary),
         "models": models,

@@ -128,6 +128,7 @@ class Bench:
                 target.step()
 
     def begun(self, start: dict[str, Tensor]) -> Net:
+        torch.manual_seed(self.seed)
         model = self.model()
         model.load_state_dict(start)
         return model

@@ -276,6 +276,19 @@ def test_norms_as_functions_are_refused_by_name(through_norms: bool) -> None:
     assert "torch.nn.functional.layer_norm with" in refusal.reason
 
 
+def test_a_norm_with_a_forward_of_its_own_is_refused() -> None:
+    class ChannelsFirst(nn.LayerNorm):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.transpose(1, 2)).transpose(1, 2)
+
+    model, x = Shape("one group", "after", "GRU", 6, 0).model(), torch.randn(2, 4, 3).double()
+    model.norm = ChannelsFirst(6).double()
+    model.normed = lambda h: model.norm(h.transpose(1, 2)).transpose(1, 2)
+    plan = thinrnn.find_groups(model, x, through_norms=True)
+    assert not any(group.norms for group in plan)
+    assert "rnn.l0" in [refusal.group.name for refusal in plan.refused]
+
+
 def test_sizes_are_not_rounded_up_with_norms() -> None:
     model, _ = trained(2)
     with pytest.raises(thinrnn.PlanError, match="norms in this plan"):
@@ -300,3 +313,11 @@ def test_prune_and_magnitude_take_such_plans() -> None:
     assert small.norm.normalized_shape[0] < 6
     thinrnn.magnitude_(model, plan, params=0.6)
     assert thinrnn.verify(model, thinrnn.compact(model), calls[0]) <= 1e-10
+
+
+@pytest.mark.extended
+def test_exported_to_onnx(tmp_path: Any) -> None:
+    model, x = trained()
+    small = thinrnn.compact(model).float()
+    thinrnn.export_onnx(small, tmp_path / "small.onnx", x.float())  # compares the outputs itself
+    assert (tmp_path / "small.onnx").exists()

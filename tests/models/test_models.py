@@ -46,3 +46,13 @@ def test_model(name: str, tmp_path: Path) -> None:
         plan = case.declare(plan)
     if plan.groups:
         road.walk(case, model, example, plan, tmp_path)
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("name", ["DualPathSeparation", "KeywordOnlyTagger", "ManyModules"])
+def test_model_through_norms(name: str, tmp_path: Path) -> None:
+    model, example = road.build(CASES[name])
+    kept = sum(group.size for group in thinrnn.find_groups(model, example))
+    plan = thinrnn.find_groups(model, example, through_norms=True)
+    assert sum(group.size for group in plan) > kept
+    road.walk(CASES[name], model, example, plan, tmp_path)

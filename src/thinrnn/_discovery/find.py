@@ -94,8 +94,8 @@ def find_groups(
         finder = _Finder(probe, states)
         plan = finder.plan()
         proven = prove(plan, clone, probe.examples, probe.can_train, finder.raws_of)
-        known = set(plan.refused)
-        refused = (r if r in known else finder.explained(r) for r in proven.refused)
+        known = {refusal.group for refusal in plan.refused}
+        refused = (r if r.group in known else finder.explained(r) for r in proven.refused)
         applied = probe.applications.per_step()
         return replace(proven, refused=tuple(refused), applied=applied)
 

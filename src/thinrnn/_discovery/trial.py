@@ -17,6 +17,7 @@ from thinrnn._surgery.verify import compare, tolerance_for
 from thinrnn.errors import HardCodedSizeError, PlanError, ThinRNNError
 from thinrnn.plan import Group, Plan, Refusal, named_tensors
 
+MIXED_TOO = ". Cutting them along changed the outputs: do they mix the neurons, as a norm does?"
 CUTS = 4  # the sizes of a single cut may fit by chance
 
 
@@ -49,14 +50,17 @@ def prove(
     tensors = named_tensors(model)
     refused = []
     for refusal in (*plan.refused, *failed):
+        tried = False
         names = refusal.undeclared and {*raws_of(refusal.group), *refusal.undeclared}
         raws = {name: tensor for name, tensor in tensors.items() if name in names}
         for group in with_raws(refusal.group, raws):
             if not trial.failure(replace(plan, groups=(*good, group))):
                 good.append(group)
                 break
+            tried = True
         else:
-            refused.append(refusal)
+            more = MIXED_TOO if tried and refusal in plan.refused else ""
+            refused.append(replace(refusal, reason=refusal.reason + more))
     groups = sorted(good, key=lambda group: place.get(group.name, len(place)))
     return replace(plan, groups=tuple(groups), refused=tuple(refused))
 

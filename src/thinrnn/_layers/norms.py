@@ -44,6 +44,8 @@ class NormLayer(ChannelwiseLayer):
             yield [("output", channel) for channel in range(first, size, each)]
 
     def refusal(self) -> str:
+        if not self.is_plain:
+            return "its class has a forward of its own"
         shape = getattr(self.module, "normalized_shape", (1,))
         return "it normalizes over several dimensions" if len(shape) > 1 else ""
 

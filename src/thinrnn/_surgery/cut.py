@@ -185,7 +185,8 @@ def plan_after(plan: Plan, positions: Positions, keep: Keep, renamed: dict[str, 
         number = torch.full((group.size,), -1)
         number[keep[group.name]] = torch.arange(len(keep[group.name]))
         slices = []
-        norms = tuple(_norm_after(norm, plan, keep, number) for norm in group.norms)
+        left_in = (n for n in group.norms if (number[n.index()[1]] >= 0).any())
+        norms = tuple(_norm_after(norm, plan, keep, number) for norm in left_in)
         for s in group.slices:
             at, neurons = s.index()
             staying = number[neurons] >= 0

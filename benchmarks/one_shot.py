@@ -180,7 +180,7 @@ class Comparison:
             self.add("gates", row | {"seconds": _since(clock)})
 
     def pruned(self, cell: dict[str, Any]) -> torch.nn.Module:
-        return self.run.calibration.prune(loss=self.run.loss, **cell)
+        return self.run.calibration.prune(loss=self.run.loss, outputs="logits", **cell)
 
     def measured(self, cell: dict[str, Any], small: torch.nn.Module) -> dict[str, Any]:
         size = self.run.macs(small) / self.run.full

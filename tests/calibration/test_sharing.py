@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import thinrnn
+from thinrnn._calibration.distill import Kind
 from thinrnn._calibration.prune import Calibration
 from thinrnn._calibration.sharing import OutputError, shared
 
@@ -24,12 +25,12 @@ def test_errors_are_measured_anew_for_every_choice(shape: Shape, seed: int) -> N
     error_of = OutputError(*parts)
     whole = {g.name: torch.ones(g.size).bool() for g in calibration.plan}
     half = {g.name: torch.arange(g.size) < max(1, g.size // 2) for g in calibration.plan}
-    assert error_of(whole) < 1e-20
+    assert error_of(whole) < 1e-15
     first = error_of(half)
     for name, mask in whole.items():
         error_of.with_group(name, mask)
-    assert error_of.with_group(name, half[name]) == pytest.approx(first, rel=1e-9, abs=1e-20)
-    assert error_of(whole) < 1e-20
+    assert error_of.with_group(name, half[name]) == pytest.approx(first, rel=1e-9, abs=1e-15)
+    assert error_of(whole) < 1e-15
     outputs = calibration.agreement(calibration.model)
     assert outputs.error == 0  # the model that is measured is a copy
 
@@ -60,6 +61,32 @@ def test_the_outputs_decide_between_groups_not_their_slopes() -> None:
     kept = {name: after for name, (_, after) in report.sizes.items()}
     assert kept["second.l0"] < int(by_score["second.l0"].sum())
     assert kept["first.l0"] > int(by_score["first.l0"].sum())
+
+
+class Shift(nn.Module):
+    """Two recurrent parts; the second one adds the same to all outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.GRU(4, 24), nn.GRU(4, 24)
+        self.last, self.shift = nn.Linear(24, 3), nn.Linear(24, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        output: Tensor = self.last(self.first(x)[0]) + 10 * self.shift(self.second(x)[0])
+        return output
+
+
+def test_what_outputs_are_decides_what_counts() -> None:
+    torch.manual_seed(0)
+    model = Shift().double()
+    calls = [torch.randn(20, 8, 4).double() for _ in range(5)]
+    plan = thinrnn.find_groups(model, calls[0]).only("first.l0", "second.l0")
+    kept: dict[str, int] = {}
+    kinds: tuple[Kind, ...] = ("square", "logits")
+    for outputs in kinds:
+        small = thinrnn.prune(model, calls, params=0.5, outputs=outputs, plan=plan)
+        kept[outputs] = thinrnn.pruning_report(small).sizes["second.l0"][1]
+    assert kept["logits"] < 12 < kept["square"]
 
 
 def test_within_a_group_the_scores_decide_and_no_choice_is_worse_than_theirs() -> None:

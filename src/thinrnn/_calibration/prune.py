@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from thinrnn._calibration import criteria
 from thinrnn._calibration.calls import calls_of
+from thinrnn._calibration.distill import Kind
 from thinrnn._calibration.matrices import Matrix, columns_left, find_matrices
 from thinrnn._calibration.moments import collect
 from thinrnn._calibration.refit import Fit, Signals, refit, signals_of
@@ -55,6 +56,7 @@ def prune(
     score: criteria.Score = "reconstruct",
     loss: criteria.Loss | None = None,
     sequential: bool = False,
+    outputs: Kind = "auto",
     plan: Plan | None = None,
 ) -> nn.Module:
     """Return a smaller model, made from a trained one and a few batches without training.
@@ -76,6 +78,8 @@ def prune(
         loss: For "taylor": a function of (output, example call) that returns a scalar.
         sequential: Refit once more, layer by layer, on what the pruned model itself computes. It
             helps where errors build up: deep models and small sizes.
+        outputs: What the outputs are, see `distillation_loss`: they decide which groups lose more.
+            Name "logits" and "binary".
         plan: The plan to work on; by default `find_groups(model, first call)`.
 
     Returns:
@@ -92,7 +96,13 @@ def prune(
     """
     calibration = Calibration(model, data, plan=plan)
     return calibration.prune(
-        params=params, macs=macs, keep=keep, score=score, loss=loss, sequential=sequential
+        params=params,
+        macs=macs,
+        keep=keep,
+        score=score,
+        loss=loss,
+        sequential=sequential,
+        outputs=outputs,
     )
 
 
@@ -188,6 +198,7 @@ class Calibration:
         loss: criteria.Loss | None = None,
         refitted: bool = True,
         sequential: bool = False,
+        outputs: Kind = "auto",
     ) -> nn.Module:
         """Return a smaller model; arguments as for `thinrnn.prune`.
 
@@ -197,7 +208,7 @@ class Calibration:
         size: dict[str, Any] = {"params": params, "macs": macs, "keep": keep or {}}
         if score in MEASURED and (params is not None or macs is not None):
             calls = self.held or self.fitted
-            error_of = OutputError(self.model, self.matrices, self.moments, calls)
+            error_of = OutputError(self.model, self.matrices, self.moments, calls, outputs)
             chosen = shared(errors, lambda scaled: self.chosen(scaled, **size), error_of)
         else:
             chosen = self.chosen(errors, **size)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from thinrnn._calibration.criteria import DAMPING, Errors
+from thinrnn._calibration.distill import Kind, distillation_loss
 from thinrnn._calibration.matrices import Matrix, columns_left
 from thinrnn._calibration.moments import Moments
 from thinrnn._calibration.refit import Signals, solve
@@ -26,6 +27,7 @@ from thinrnn.plan import named_tensors
 
 ROUNDS = 3
 MORE = 0.15  # part of a group's neurons that go to see what they cost
+MASKED = 1e4  # instead of infinity, as in logits of what cannot be
 LEAST = 1e-3  # of the error: what a group costs that seems to cost nothing, or less
 VECTORS, CALLS = 256, 8  # outputs that are compared: as many vectors, but from no more calls
 
@@ -61,7 +63,11 @@ def shared(errors: Errors, choose: Callable[[Errors], Masks], error_of: "OutputE
 
 
 class OutputError:
-    """The relative square error of a model's outputs without some neurons, readers refitted."""
+    """How far a model's outputs are without some neurons, readers refitted.
+
+    In units of `distillation_loss`, above what the model has against itself: a mean square over the
+    variance, or the divergence between distributions.
+    """
 
     def __init__(
         self,
@@ -69,8 +75,9 @@ class OutputError:
         matrices: dict[str, Matrix],
         moments: dict[str, Moments],
         calls: Sequence[Any],
+        outputs: Kind = "auto",
     ) -> None:
-        self.matrices, self.moments = matrices, moments
+        self.matrices, self.moments, self.kind = matrices, moments, outputs
         self.original, self.model = named_tensors(model), copy_module(model)
         self.tensors = named_tensors(self.model)
         self.calls: list[Any] = []
@@ -121,17 +128,18 @@ class OutputError:
                 self.tensors[matrix.bias].add_((W - new) @ mean)
 
     def _measured(self) -> float:
-        squares = energy = 0.0
+        total, count = 0.0, 0
         for call, expected in zip(self.calls, self.expected, strict=True):
             for x, y in zip(expected, self._outputs(call), strict=True):
-                squares += float((x - y).square().sum())
-                energy += float(x.square().sum())
-        return squares / max(energy, 1e-30)
+                own, found = (distillation_loss(z, x, outputs=self.kind) for z in (x, y))
+                total += float(found - own) * len(x)
+                count += len(x)
+        return total / max(count, 1)
 
     def _outputs(self, call: Any) -> list[Tensor]:
-        """Return the outputs of a call as vectors (N, P) in float64; what is not finite is 0."""
+        """Return the outputs of a call as vectors (N, P) in float64, all finite."""
         found = (t.detach() for t in tensors_in(run(self.model, call)) if t.is_floating_point())
         return [
-            t.double().nan_to_num(posinf=0.0, neginf=0.0).reshape(-1, t.shape[-1] if t.dim() else 1)
+            t.double().nan_to_num(0.0, MASKED, -MASKED).reshape(-1, t.shape[-1] if t.dim() else 1)
             for t in found
         ]

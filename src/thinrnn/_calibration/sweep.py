@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 
 from thinrnn._calibration.criteria import Loss, Score
+from thinrnn._calibration.distill import Kind
 from thinrnn._calibration.prune import Calibration
 from thinrnn._calibration.report import Agreement, pruning_report
 from thinrnn._gates.sizes import What
@@ -120,6 +121,7 @@ def sweep(
     score: Score = "reconstruct",
     loss: Loss | None = None,
     sequential: bool = False,
+    outputs: Kind = "auto",
     plan: Plan | None = None,
     seconds: float = 1.0,
 ) -> Sweep:
@@ -135,6 +137,7 @@ def sweep(
         score: As for `prune`.
         loss: As for `prune`.
         sequential: As for `prune`.
+        outputs: As for `prune`.
         plan: As for `prune`.
         seconds: How long to time each model, on the first call.
 
@@ -158,7 +161,7 @@ def sweep(
     for size in sizes:
         params, macs = (size, None) if of == "params" else (None, size)
         small[size] = calibration.prune(
-            params=params, macs=macs, score=score, loss=loss, sequential=sequential
+            params=params, macs=macs, score=score, loss=loss, sequential=sequential, outputs=outputs
         )
     models = {1.0: calibration.model, **small}
     times = benchmark(

@@ -35,7 +35,14 @@ def prune_folder(
     )
     progress.line(f"pruning on {calls} batches")
     small = thinrnn.prune(
-        model, batches, params=params, macs=macs, score=score, sequential=sequential, plan=plan
+        model,
+        batches,
+        params=params,
+        macs=macs,
+        score=score,
+        sequential=sequential,
+        outputs="logits",
+        plan=plan,
     )
     progress.line("measuring the original")
     before = recipe.score(folder, files, config=config, progress=progress)

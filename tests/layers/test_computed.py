@@ -212,6 +212,9 @@ def test_weight_drop_is_cut_where_the_raw_weights_are(inside: bool, tmp_path: Pa
 
 def test_what_cannot_be_cut_is_refused_by_name() -> None:
     x = torch.randn(5, 2, 3)
+    layers = [NEW(nn.Linear(3, 4)), NEW(nn.GRU(4, 5), "weight_ih_l0")]
+    with pytest.raises(thinrnn.CalibrationError, match=r"under weight norm, remove it first"):
+        thinrnn.prune(nn.Sequential(*layers), [x, x], params=0.5)
     for make, wrap, reason in (
         (lambda: nn.LSTM(3, 8), torch.nn.utils.spectral_norm, "spectral norm divides"),
         (lambda: nn.LSTM(3, 8), parametrizations.spectral_norm, "remove_parametrizations"),

@@ -128,6 +128,11 @@ class Calibration:
             plan = replace(plan, applied=counts.per_step())
         matrices = find_matrices(self.model, plan)
         blind = [g.name for g in plan if not any(g.name in m.columns for m in matrices.values())]
+        if len(blind) == len(plan) > 0:
+            raise CalibrationError(
+                f"the weights that read '{blind[0]}' cannot be refitted: under weight norm, remove "
+                "it first (torch.nn.utils.parametrize.remove_parametrizations)."
+            )
         self.plan = plan.without(*blind) if blind else plan
         self.sizes = Sizes(self.model, self.plan)
         self.moments = self.checks = collect(self.model, matrices, self.fitted)

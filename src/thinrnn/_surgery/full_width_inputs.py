@@ -6,8 +6,9 @@ layer, which stays a plain torch module; it keeps the right entries when it sees
 `FullWidthStates` does the same for the arguments of the model.
 """
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch.nn.utils.rnn import PackedSequence
 from thinrnn._layers.base import Layer
 from thinrnn._layers.norms import NormLayer
 from thinrnn._model.tree import map_tensors, parameters_of, paths_of, tensors_in
+from thinrnn.errors import ThinRNNError
 from thinrnn.plan import Group, NormSlice, Plan, Slice, State
 
 
@@ -152,7 +154,30 @@ def full_width_inputs(
 def add_hooks_(model: nn.Module, hooks: Mapping[str, InputHook]) -> None:
     """Put the hooks on the modules of a cut model."""
     for name, hook in hooks.items():
-        model.get_submodule(name).register_forward_pre_hook(hook, with_kwargs=True)
+        module = model.get_submodule(name)
+        module.register_forward_pre_hook(hook, with_kwargs=True)
+        module.__dict__["__prepare_scriptable__"] = partial(_scriptable, module)
+
+
+def _scriptable(module: nn.Module) -> nn.Module:
+    """Return what `torch.jit.script` compiles in place of a module: one without these hooks.
+
+    It then takes the narrow states only, and says so if it gets others.
+    """
+    plain: nn.Module = module.__new__(type(module))
+    plain.__dict__.update(module.__dict__)
+    del plain.__dict__["__prepare_scriptable__"]
+    hooks = module._forward_pre_hooks.items()
+    others = {key: hook for key, hook in hooks if not isinstance(hook, InputHook)}
+    plain.__dict__["_forward_pre_hooks"] = OrderedDict(others)
+    entries = (getattr(hook, "entry", None) for _, hook in hooks)
+    if any(entry is not None for entry in entries):
+        raise ThinRNNError(
+            f"this {type(module).__name__} selects its input features, which torch.jit.script "
+            "cannot compile: give it what compact(model, inputs='kept') returns."
+        )
+    own = getattr(plain, "__prepare_scriptable__", None)
+    return own() if own is not None else plain
 
 
 NORM = -1  # in place of a dimension, where a module is named in place of a parameter

@@ -41,7 +41,7 @@ def make_candidate(
     from thinrnn.onnx import quantize_onnx, top_k_onnx
 
     loaded = recipes.recipe(recipe).load(folder)
-    counted = count(loaded.model, loaded.example(1, 1))
+    counted = count(loaded.model)
     size = {key: getattr(counted, key) for key in ("params", "weights", "macs", "bytes")}
     if recipe == "language_model":
         size["sizes"] = recipes.language_model_recipe().sizes_of(loaded.model)

@@ -26,7 +26,6 @@ from thinrnn.lab.recipes.squad.model import BiDAF, example, weights_of
 from thinrnn.lab.recipes.squad.prepare import find_files
 from thinrnn.lab.recipes.squad.reader import FastReader
 from thinrnn.lab.recipes.squad.reading import read_squad
-from thinrnn.lab.recipes.squad.selection import probe
 from thinrnn.lab.recipes.squad.vocabulary import SquadVocabulary, tables_from
 from thinrnn.lab.run.errors import InputError
 from thinrnn.lab.run.files import write_json
@@ -141,8 +140,7 @@ def score_model(
 
 def sizes(model: nn.Module) -> dict[str, int]:
     """Return weights as the paper counts them, parameters, mult-adds per token and bytes."""
-    assert isinstance(model, BiDAF)
-    count = thinrnn.count(model, probe(model))
+    count = thinrnn.count(model)
     found = weights_of(model)
     return {
         "weights": found["weights"],

@@ -1,5 +1,7 @@
 """Which neurons of a BiDAF may go: the paper's six LSTMs, all recurrent layers, or everything."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -13,7 +15,10 @@ def find_plan(model: BiDAF, select: str = "six") -> Plan:
     glove, size = model.glove, model.glove.shape[1]
     model.glove = torch.randn(8, size, generator=torch.Generator().manual_seed(0)).to(glove)
     try:  # with few vectors: the model is copied many times
-        return selected(thinrnn.find_groups(model, probe(model)), model, select)
+        plan = thinrnn.find_groups(model, probe(model))
+        # as in all results: mult-adds of a token, every matrix once
+        plan = replace(plan, applied=dict.fromkeys(plan.applied, 1.0))
+        return selected(plan, model, select)
     finally:
         model.glove = glove
 

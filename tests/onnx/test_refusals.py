@@ -33,6 +33,21 @@ class Loop(nn.Module):
         return torch.stack(outputs)
 
 
+def test_a_graph_that_onnxscript_cannot_fold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from onnx_ir.passes import PassError
+    from onnxscript import optimizer
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise PassError("a pass failed") from AttributeError("'NoneType' has no 'ndim'")
+
+    monkeypatch.setattr(optimizer, "optimize_ir", fail)
+    with pytest.raises(ExportError, match=r"'NoneType' has no 'ndim'.* export a model of one step"):
+        export_onnx(nn.GRU(4, 3), tmp_path / "m.onnx", X)
+    assert not list(tmp_path.iterdir())
+
+
 class LooksAhead(nn.Module):
     """Something besides the recurrent layer looks across time."""
 

@@ -22,6 +22,10 @@ from thinrnn.onnx._trace.tracer import Tracer
 from thinrnn.onnx._trace.translations import kept_translations
 
 MOST_BYTES = 1 << 40  # weights of any size are folded
+INSTEAD_OF_LOOPS = (
+    "use nn.LSTM, nn.GRU or nn.RNN for the loop, or export a model of one step that takes and "
+    "returns its state"
+)
 TABLES = ("MatMul", "Concat")  # what may make a table of embeddings out of weights
 
 
@@ -89,6 +93,7 @@ def _fold(model: Any) -> None:
 
     A layer that is called several times is then computed as often, and stored once again.
     """
+    from onnx_ir.passes import PassError
     from onnx_ir.passes.common import DeduplicateInitializersPass
     from onnxscript import optimizer
 
@@ -100,12 +105,18 @@ def _fold(model: Any) -> None:
         table = node.inputs[0] if node.op_type == "Transpose" else node.outputs[0]
         return False if _is_looked_up(table) else None
 
-    optimizer.optimize_ir(
-        model,
-        input_size_limit=MOST_BYTES,
-        output_size_limit=MOST_BYTES,
-        should_fold=should_fold,
-    )
+    try:
+        optimizer.optimize_ir(
+            model,
+            input_size_limit=MOST_BYTES,
+            output_size_limit=MOST_BYTES,
+            should_fold=should_fold,
+        )
+    except PassError as error:
+        raise ExportError(
+            f"onnxscript cannot fold the weights of the traced graph: {_reason(error)}. A Python "
+            f"loop over the steps, which torch unrolls, can be the cause: {INSTEAD_OF_LOOPS}."
+        ) from error
     DeduplicateInitializersPass(size_limit=MOST_BYTES)(model)
 
 
@@ -140,17 +151,20 @@ def _forget_sources(model: Any) -> None:
 
 def _explained(error: Exception) -> str:
     """Return in one sentence why torch could not trace the model."""
-    causes: list[BaseException] = [error]
-    while causes[-1].__cause__ is not None:
-        causes.append(causes[-1].__cause__)
-    reason = " ".join(str(causes[-1]).split())[:300]
+    reason = _reason(error)
     if "specializ" in reason or "inferred a static shape" in reason:
         return (
             "the model's code fixes the batch or the time, as a Python loop over the steps does: "
-            "use nn.LSTM, nn.GRU or nn.RNN for the loop, or export a model of one step that takes "
-            f"and returns its state. (torch: {reason})"
+            f"{INSTEAD_OF_LOOPS}. (torch: {reason})"
         )
     return f"torch.export cannot trace the model: {reason}"
+
+
+def _reason(error: BaseException) -> str:
+    """Return what caused an error, in one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return " ".join(str(error).split())[:300]
 
 
 @contextlib.contextmanager

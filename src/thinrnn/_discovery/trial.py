@@ -15,7 +15,7 @@ from thinrnn._surgery.compact import small_copy
 from thinrnn._surgery.cut import neurons_to_keep
 from thinrnn._surgery.verify import compare, tolerance_for
 from thinrnn.errors import HardCodedSizeError, PlanError, ThinRNNError
-from thinrnn.plan import Group, Plan, Refusal, named_tensors
+from thinrnn.plan import Group, Plan, Refusal, SizeAttribute, Slice, named_tensors
 
 MIXED_TOO = ". Cutting them along changed the outputs: do they mix the neurons, as a norm does?"
 CUTS = 4  # the sizes of a single cut may fit by chance
@@ -40,9 +40,12 @@ def prove(
     place = {group.name: i for i, group in enumerate(plan.groups)}
     good, bad = trial.parted(plan, [], list(plan.groups))
     sizes = numbers_read(model, examples) if bad else {}
+    seen = {_owned(group) for group, _ in bad}
     for group, members in alternatives([group for group, _ in bad], sizes):
         left = {group.name for group, _ in bad}
-        if members <= left and not trial.failure(replace(plan, groups=(*good, group))):
+        is_new = _owned(group) not in seen
+        seen.add(_owned(group))
+        if is_new and members <= left and not trial.failure(replace(plan, groups=(*good, group))):
             good.append(group)
             place.setdefault(group.name, min(place[name] for name in members))
             bad = [(group, reason) for group, reason in bad if group.name not in members]
@@ -136,6 +139,11 @@ class _Trial:
         except Exception as error:
             return error
         return None
+
+
+def _owned(group: Group) -> tuple[frozenset[Slice], tuple[SizeAttribute, ...]]:
+    """Return what tells whether two groups are cut in the same way."""
+    return frozenset(group.slices), group.sets
 
 
 def _relies_on_size(error: BaseException) -> str:

@@ -63,4 +63,5 @@ def over_open_(module: nn.Module, args: Any, kwargs: Any, result: Any) -> Any:
     is_open = module.__dict__.get(OPEN)
     if is_open is None:
         return result
-    return norm_over_open(module, argument(args, kwargs, 0, "input", "x"), is_open)
+    x = argument(args, kwargs, 0, "input", "x")
+    return norm_over_open(module, x, is_open).to(result.dtype)

@@ -64,7 +64,10 @@ def parts_of(module: nn.Module) -> int:
 
 
 def norm_over_open(module: nn.Module, x: Tensor, is_open: Tensor) -> Tensor:
-    """Return what a norm computes of x when only some channels count, 1 in `is_open`."""
+    """Return what a norm computes of x, at least in float32, when only some channels count.
+
+    Those have a 1 in `is_open`.
+    """
     assert isinstance(module, nn.LayerNorm | nn.RMSNorm | nn.GroupNorm)
     parts = parts_of(module)
     shape = (1, parts, len(is_open) // parts, 1)
@@ -85,4 +88,4 @@ def norm_over_open(module: nn.Module, x: Tensor, is_open: Tensor) -> Tensor:
     bias = getattr(module, "bias", None)
     if bias is not None:
         result = result + bias.view(shape)
-    return result.view(x.shape).to(x.dtype)
+    return result.view(x.shape)

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 import thinrnn
 from benchmarks.record import parser, write_record
-from benchmarks.zoo_models import ZOO, ZooModel
+from benchmarks.zoo_models import NEEDED, ZOO, ZooModel
 from thinrnn._layers.registry import is_recurrent, layers_of
 from thinrnn._model.isolation import run
 from thinrnn._model.tree import call_arguments, map_tensors, tensors_in
@@ -69,7 +69,7 @@ def _options() -> argparse.Namespace:
 def install(python: str, names: list[str]) -> None:
     """Install the packages of the models, without dependencies."""
     pip = [python, "-m", "pip", "install", "-q", "--no-deps"]
-    for package in dict.fromkeys(p for name in names for p in ZOO[name].packages):
+    for package in dict.fromkeys((*(p for name in names for p in ZOO[name].packages), *NEEDED)):
         done = subprocess.run([*pip, package], capture_output=True, text=True, check=False)
         if done.returncode:
             print(f"{package}: {done.stderr.strip().splitlines()[-1]}", flush=True)

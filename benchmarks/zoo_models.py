@@ -22,6 +22,16 @@ class ZooModel:
     options: dict[str, Any] = field(default_factory=dict)  # of find_groups
 
 
+# What the packages import in their turn, and what is small enough to install.
+NEEDED = (
+    *("scipy", "scikit-learn", "joblib", "threadpoolctl", "narwhals", "lazy_loader", "msgpack"),
+    *("cffi", "pycparser", "sentencepiece", "numba", "llvmlite", "audioread", "pooch", "mido"),
+    *("shapely", "scikit-image", "imageio", "tifffile", "networkx", "python-bidi", "pyclipper"),
+    *("langdetect", "h5py", "lxml", "iso639-lang", "lightning", "pytorch-lightning"),
+    *("lightning-utilities", "torchmetrics", "referencing", "rpds-py", "attrs"),
+    "jsonschema-specifications",
+)
+
 ZOO: dict[str, ZooModel] = {}
 OPERATORS = torch.library.Library("torchvision", "FRAGMENT")  # which its import looks for
 for operator in ("nms", "qnms"):
@@ -254,7 +264,7 @@ def easyocr() -> tuple[nn.Module, Any]:
     return Model(1, 64, 48, 20), (floats(1, 1, 64, 60), torch.zeros(1, 4))
 
 
-@zoo("VGSL", "OCR", "kraken", "coremltools", "protobuf", "cattrs", "python-iso639")
+@zoo("VGSL", "OCR", "kraken", "coremltools", "protobuf", "cattrs")
 def vgsl() -> tuple[nn.Module, Any]:
     from kraken.lib.vgsl import TorchVGSLModel
 

@@ -17,7 +17,18 @@ def table(folder: Path) -> str:
     lines = [_line(one) for one in found["models"]]
     head = ("model", "package", "recurrent layers", "can go", "error", "saved", "ONNX", "seconds")
     total = f"{found['works']} of {len(lines)} work, and {found['wrong']} are wrong."
-    return f"{markdown((*head, ''), lines)}\n\n{total} `{found['command']}`"
+    parts = [markdown((*head, ""), lines), f"{total} `{found['command']}`"]
+    refused = [one for one in found["models"] if one.get("onnx", "yes") != "yes"]
+    if refused:
+        reasons = (f"- {one['model']}: {_reason(one['onnx'])}" for one in refused)
+        parts += ["Why ONNX files are refused:", "\n".join(reasons)]
+    return "\n\n".join(parts)
+
+
+def _reason(message: str) -> str:
+    """Return an error's message without its class and the words of torch."""
+    reason = message.partition(": ")[2].partition(" (torch")[0].partition(" (Size-like")[0]
+    return reason.rstrip(".") + "."
 
 
 def _line(one: dict[str, Any]) -> list[str]:
@@ -31,7 +42,7 @@ def _line(one: dict[str, Any]) -> list[str]:
         f"{100 * one['can_go']:.1f} %",
         f"{one['error']:.1e}",
         "yes" if one["saved"] else "no",
-        onnx if onnx in ("yes", "not tried") else "no",
+        onnx if onnx in ("yes", "not tried") else "refused",
         f"{one['seconds']:.1f}",
         "" if one["works"] else one.get("why", "wrong").partition(":")[0],
     ]

@@ -1,7 +1,7 @@
 """Recurrent models of public packages, pruned as they are: what is covered, exact, and saved.
 
     python -m benchmarks.zoo --python ENV/bin/python --install
-    python -m benchmarks.zoo --python ENV/bin/python --only OpenUnmix VGSL
+    python -m benchmarks.zoo --python ENV/bin/python --onnx --keep --only OpenUnmix VGSL
 
 Each model of `zoo_models.py` runs in a process of its own, with a time limit. Give an environment
 that has torch and thinrnn: packages are installed there one by one, without their dependencies, so
@@ -44,15 +44,23 @@ def main() -> None:
     if options.install:
         install(options.python, names)
     python, options.python = options.python, Path(options.python).name
-    rows: list[dict[str, Any]] = []
+    rows, earlier = _rows_in(options.out) if options.keep else ({}, [])
     for name in names:
-        rows.append(in_process(python, name, options))
-        print({key: value for key, value in rows[-1].items() if key != "refused"}, flush=True)
-        works = sum(one["works"] for one in rows)
-        wrong = sum(one.get("relative", 0.0) > EXACT for one in rows)
-        about = {"works": works, "wrong": wrong, "models": without_paths(rows)}
+        rows[name] = in_process(python, name, options)
+        print({key: value for key, value in rows[name].items() if key != "refused"}, flush=True)
+        works = sum(one["works"] for one in rows.values())
+        wrong = sum(one.get("relative", 0.0) > EXACT for one in rows.values())
+        models = without_paths(list(rows.values()))
+        about = {"works": works, "wrong": wrong, "earlier_commands": earlier, "models": models}
         write_record("recurrent models of public packages", options, **about)
     print(f"{works} of {len(rows)} work, {wrong} are wrong")
+
+
+def _rows_in(file: Path) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Return the models of a record, and the commands that wrote it."""
+    found = json.loads(file.read_bytes())
+    commands = [*found.get("earlier_commands", []), found["command"]]
+    return {one["model"]: one for one in found["models"]}, commands
 
 
 def _options() -> argparse.Namespace:
@@ -60,6 +68,7 @@ def _options() -> argparse.Namespace:
     arguments.add_argument("--python", default=sys.executable, help="of the environment to use")
     arguments.add_argument("--install", action="store_true", help="install the packages there")
     arguments.add_argument("--only", nargs="+", choices=ZOO, metavar="NAME")
+    arguments.add_argument("--keep", action="store_true", help="keep other models in the file")
     arguments.add_argument("--onnx", action="store_true", help="export the small models as well")
     arguments.add_argument("--timeout", type=int, default=300, help="seconds for each model")
     arguments.add_argument("--one", choices=ZOO, help=argparse.SUPPRESS)

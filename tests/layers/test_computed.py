@@ -90,6 +90,8 @@ def test_weight_norm_stays_and_is_exact(
     for one in (model, reference):
         set_gates(one, 1, closed=closed)
     torch.testing.assert_close(model(x), reference(x), rtol=1e-10, atol=1e-10)
+    alone = x.transpose(1, 2)
+    torch.testing.assert_close(model.conv(alone), reference.conv(alone), rtol=1e-10, atol=1e-10)
     small = thinrnn.compact(model)
     assert thinrnn.verify(model, small, x) < 1e-10
     assert any(name.endswith(("weight_g", "original0")) for name, _ in small.named_parameters())

@@ -96,7 +96,8 @@ class Attached:
             module.register_forward_hook(self._over_open, with_kwargs=True)
         for module in dict.fromkeys([*self.of_module, *norms]):
             if module is not self.model:
-                module.register_forward_pre_hook(self._enter_layer)
+                # before a hook of weight norm, which computes the weight from what is gated
+                module.register_forward_pre_hook(self._enter_layer, prepend=True)
                 module.register_forward_hook(self._leave_layer, always_call=True)
         self.input_hooks = input_hooks
         for name, hook in input_hooks.items():

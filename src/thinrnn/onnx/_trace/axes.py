@@ -120,6 +120,17 @@ def varied(tensors: Sequence[Tensor], seed: int) -> list[Tensor]:
     return changed
 
 
+def nudged(tensors: Sequence[Tensor], seed: int) -> list[Tensor]:
+    """Return the inputs with noise in the last digit of fractional values."""
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        t + torch.finfo(t.dtype).eps * t * torch.randn(t.shape, generator=generator)
+        if t.is_floating_point()
+        else t
+        for t in tensors
+    ]
+
+
 def _places(tensors: Sequence[Tensor]) -> Iterator[tuple[Place, int]]:
     for which, tensor in enumerate(tensors):
         for dim, size in enumerate(tensor.shape):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from grids import A_HALF
+from grids import A_QUARTER
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -53,7 +53,7 @@ class Scaled(nn.Module):
         return h @ self.head if self.reader == "matrix" else (h * self.head).sum(-1)
 
 
-@A_HALF
+@A_QUARTER
 @given(
     st.sampled_from(list(SHAPES)),
     st.sampled_from(list(USES)),

@@ -17,7 +17,9 @@ def table(folder: Path) -> str:
     lines = [_line(one) for one in found["models"]]
     head = ("model", "package", "recurrent layers", "can go", "error", "saved", "ONNX", "seconds")
     total = f"{found['works']} of {len(lines)} work, and {found['wrong']} are wrong."
-    parts = [markdown((*head, ""), lines), f"{total} `{found['command']}`"]
+    ran = [*found.get("earlier_commands", []), found["command"]]
+    commands = ", then ".join(f"`{command}`" for command in ran)
+    parts = [markdown((*head, ""), lines), f"{total} {commands}"]
     refused = [one for one in found["models"] if one.get("onnx", "yes") != "yes"]
     if refused:
         reasons = (f"- {one['model']}: {_reason(one['onnx'])}" for one in refused)

@@ -29,7 +29,7 @@ def table(folder: Path) -> str:
 
 def _reason(message: str) -> str:
     """Return an error's message without its class and the words of torch."""
-    reason = message.partition(": ")[2].partition(" (torch")[0].partition(" (Size-like")[0]
+    reason = message.partition(": ")[2].partition(" (torch")[0].partition(" (unhinted")[0]
     return reason.rstrip(".") + "."
 
 

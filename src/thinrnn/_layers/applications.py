@@ -25,6 +25,7 @@ aten: Any = torch.ops.aten
 FACTORS = {aten.mm: (0, 1), aten.bmm: (0, 1), aten.mv: (0, 1)}
 FACTORS |= {aten.addmm: (1, 2), aten.baddbmm: (1, 2), aten.addmv: (1, 2)}
 CONVOLUTIONS = (aten.convolution, aten._convolution)
+FUSED = (nn.MultiheadAttention, nn.TransformerEncoderLayer)  # in float64, too
 LOOKUPS = (aten.embedding, aten._embedding_bag, aten._embedding_bag_forward_only)
 
 
@@ -62,7 +63,7 @@ def applications(model: nn.Module, arguments: Arguments) -> Applications:
 def counting(model: nn.Module) -> Iterator["_Counting"]:
     """Inside `with`, count what the calls of a model apply, for `Applications`."""
     counts = _Counting(model)
-    with _products_of_torch(), counts:
+    with _products_of_torch(model), counts:
         yield counts
 
 
@@ -72,8 +73,18 @@ def _whole(times: float) -> float:
 
 
 @contextmanager
-def _products_of_torch() -> Iterator[None]:
-    """Keep torch from fused kernels, in which the products cannot be seen."""
+def _products_of_torch(model: nn.Module) -> Iterator[None]:
+    """Keep torch from fused kernels, in which the products cannot be seen.
+
+    The switches are those of all threads, so they stay as they are for models without such kernels.
+    """
+    tensors = named_tensors(model).values()
+    is_plain = all(
+        t.dtype == torch.float64 and not t.is_cuda for t in tensors if t.is_floating_point()
+    )
+    if is_plain and not any(isinstance(module, FUSED) for module in model.modules()):
+        yield
+        return
     is_fast, has_mkldnn = torch.backends.mha.get_fastpath_enabled(), torch._C._get_mkldnn_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     torch._C._set_mkldnn_enabled(False)

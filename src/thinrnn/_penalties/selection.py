@@ -134,7 +134,8 @@ def _scores(worth: Mapping[str, Tensor], costs: dict[str, Tensor]) -> dict[str, 
     usual = torch.cat(list(costs.values())).log().mean()
     scores = {}
     for name, row in worth.items():
-        rank = (row - row.mean()) / row.std().clamp(min=1e-9)
+        spread = row.std().clamp(min=1e-9) if len(row) > 1 else 1.0
+        rank = (row - row.mean()) / spread
         scores[name] = (rank - THRIFT * (costs[name].log() - usual)).nan_to_num(0.0)
     return scores
 

@@ -206,3 +206,21 @@ def test_gates_of_the_model_are_left_alone(clock, tmp_path):
     thinrnn.Target(model, latency="0.2 ms", on=on)
     after = thinrnn.gates(model)
     assert all(torch.equal(before[name], after[name].log_alpha) for name in before)
+
+
+def test_a_trainer_that_knows_its_length_takes_milliseconds_too(clock, tmp_path):
+    torch.manual_seed(0)
+    model = Forecaster()
+    optimizer = torch.optim.Adam(model.parameters())
+    latency = thinrnn.Latency(EXAMPLE, runtime="torch", file=tmp_path / "times.json")
+    plan = thinrnn.find_groups(model, torch.randn(5, 2, 12))
+    target = {"latency": "0.2 ms", "on": latency, "score": "random"}
+    pruner = thinrnn.Pruner(model, optimizer, target=target, plan=plan)
+    pruner.total_steps = 20
+    for _ in range(20):
+        model(torch.randn(5, 2, 12)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        pruner.step()
+    pruner.finish_()
+    assert true_milliseconds(model) == pytest.approx(0.2, rel=0.1)

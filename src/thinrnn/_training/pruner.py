@@ -331,7 +331,7 @@ class Pruner:
         if self.total_steps is None or "steps" in self.wanted:
             return {}
         sizes = [self.wanted.get(what) for what in ("params", "macs")]
-        count = max(1 if isinstance(s, int | float) else len(s) for s in sizes if s is not None)
+        count = max(len(s) if isinstance(s, Sequence) else 1 for s in sizes)
         each = max(1, (self.total_steps - self.steps_done) // count)
         steps = max(1, round(STEPS_PART * each))
         return {"steps": steps} | ({"finish": each - steps} if count > 1 else {})

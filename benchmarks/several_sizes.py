@@ -29,6 +29,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
 import thinrnn
@@ -105,8 +106,7 @@ def train_dense(options: argparse.Namespace, seed: int, budget: int, file: Path)
     steps = round(options.dense * budget)
     for step in range(steps):
         training.step(min(1.0, (step + 1) / (WARM_UP * steps)))
-    state = {name: tensor.cpu() for name, tensor in model.state_dict().items()}
-    write_safely(file, lambda temporary: torch.save(state, temporary))
+    write_safely(file, lambda temporary: save_model(model, str(temporary)))
 
 
 def prune(
@@ -115,7 +115,7 @@ def prune(
     """Prune the dense model to one size or to several; return what became of each."""
     text = begin(options, seed)
     model = untrained(options, text)
-    model.load_state_dict(torch.load(file))
+    load_model(model, file)
     thinrnn.attach_(model, find_plan(model))
     each = (budget - round(options.dense * budget)) // len(sizes)
     steps = round(options.closing * each)
@@ -224,12 +224,12 @@ def main() -> None:
         def submit_trainings(seed: int, budget: int) -> None:
             for name, sizes in trainings.items():
                 if f"{seed} {budget} {name}" not in done:
-                    file = folder / f"{seed}-{budget}.pt"
+                    file = folder / f"{seed}-{budget}.safetensors"
                     future = pool.submit(prune, options, seed, budget, file, sizes)
                     waiting[future] = (seed, budget, name)
 
         for budget, seed in itertools.product(options.budgets, options.seeds):
-            file = folder / f"{seed}-{budget}.pt"
+            file = folder / f"{seed}-{budget}.safetensors"
             if file.exists():
                 submit_trainings(seed, budget)
             else:

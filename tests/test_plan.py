@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 import thinrnn
 from thinrnn.errors import PlanError
-from thinrnn.plan import Group, Plan, Refusal, SizeAttribute, Slice
+from thinrnn.group import Group, SizeAttribute, Slice
+from thinrnn.plan import Plan, Refusal
 
 SIZES = (6, 5, 4)
 

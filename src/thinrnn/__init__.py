@@ -55,7 +55,8 @@ _HOMES = {
     "onnx.top_k": ["top_k_onnx"],
     "onnx.export": ["Export", "export_onnx"],
     "onnx.quantize": ["Quantized", "QuantizedWeight", "quantize_onnx"],
-    "plan": ["Group", "NormSlice", "Plan", "Refusal", "SizeAttribute", "Slice", "State"],
+    "group": ["Group", "NormSlice", "SizeAttribute", "Slice", "State"],
+    "plan": ["Plan", "Refusal"],
     "timing": ["Benchmark", "Timing", "benchmark"],
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

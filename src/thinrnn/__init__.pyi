@@ -60,6 +60,11 @@ from thinrnn.errors import StateError as StateError
 from thinrnn.errors import TargetError as TargetError
 from thinrnn.errors import ThinRNNError as ThinRNNError
 from thinrnn.errors import VerifyError as VerifyError
+from thinrnn.group import Group as Group
+from thinrnn.group import NormSlice as NormSlice
+from thinrnn.group import SizeAttribute as SizeAttribute
+from thinrnn.group import Slice as Slice
+from thinrnn.group import State as State
 from thinrnn.latency import Latency as Latency
 from thinrnn.nn.rhn import RHN as RHN
 from thinrnn.nn.rnn_stack import RNNStack as RNNStack
@@ -70,13 +75,8 @@ from thinrnn.onnx.quantize import Quantized as Quantized
 from thinrnn.onnx.quantize import QuantizedWeight as QuantizedWeight
 from thinrnn.onnx.quantize import quantize_onnx as quantize_onnx
 from thinrnn.onnx.top_k import top_k_onnx as top_k_onnx
-from thinrnn.plan import Group as Group
-from thinrnn.plan import NormSlice as NormSlice
 from thinrnn.plan import Plan as Plan
 from thinrnn.plan import Refusal as Refusal
-from thinrnn.plan import SizeAttribute as SizeAttribute
-from thinrnn.plan import Slice as Slice
-from thinrnn.plan import State as State
 from thinrnn.timing import Benchmark as Benchmark
 from thinrnn.timing import Timing as Timing
 from thinrnn.timing import benchmark as benchmark

@@ -8,8 +8,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from thinrnn._schema import Count, Schema
+from thinrnn.group import Group
 from thinrnn.plan import FORMAT as PLAN_FORMAT
-from thinrnn.plan import Group, Plan, Refusal
+from thinrnn.plan import Plan, Refusal
 
 Dtype = Literal[
     "float64",

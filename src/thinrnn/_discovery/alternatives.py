@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from thinrnn._layers.registry import layer_of
 from thinrnn._model.isolation import run
 from thinrnn._model.tree import Arguments
-from thinrnn.plan import Group, NormSlice, Runs, SizeAttribute, Slice, State, runs_of
+from thinrnn.group import Group, NormSlice, Runs, SizeAttribute, Slice, State, runs_of
 
 PARTS = (2, 3, 4)  # equal parts of a group that the code may need to stay equal
 TIMES = (1, 2, 3, 4)  # an attribute may be a multiple: both directions, the gates of a cell

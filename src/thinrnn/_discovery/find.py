@@ -31,7 +31,8 @@ from thinrnn._layers.registry import is_recurrent, refusal_of
 from thinrnn._model.isolation import fixed_randomness, fresh_copy, ours_on_cpu
 from thinrnn._model.tree import Arguments, argument_names, call_arguments, tensors_in
 from thinrnn.errors import ExampleError, NoRecurrentLayerError, PlanError
-from thinrnn.plan import Group, Plan, Refusal, named_tensors
+from thinrnn.group import Group
+from thinrnn.plan import Plan, Refusal, named_tensors
 
 WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 

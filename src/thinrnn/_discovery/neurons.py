@@ -18,7 +18,8 @@ from thinrnn._discovery.raw_tensors import RawTensor
 from thinrnn._discovery.states import ReturnedEntry
 from thinrnn._layers.base import Layer
 from thinrnn._layers.norms import NormLayer, parts_of
-from thinrnn.plan import Group, NormSlice, Refusal, Slice, State
+from thinrnn.group import Group, NormSlice, Slice, State
+from thinrnn.plan import Refusal
 
 Element = tuple[str, str, int]  # (layer, space, channel)
 Place = tuple[int, int]  # (tensor, dimension)

@@ -13,7 +13,8 @@ from thinrnn._discovery.states import FoundStates
 from thinrnn._layers.norms import NormLayer
 from thinrnn._layers.registry import layer_of
 from thinrnn._model.tree import argument_names, tensors_in
-from thinrnn.plan import Group, Refusal
+from thinrnn.group import Group
+from thinrnn.plan import Refusal
 
 CONTAINERS = (nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict)
 

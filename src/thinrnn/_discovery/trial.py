@@ -15,7 +15,8 @@ from thinrnn._surgery.compact import small_copy
 from thinrnn._surgery.cut import neurons_to_keep
 from thinrnn._surgery.verify import compare, tolerance_for
 from thinrnn.errors import HardCodedSizeError, PlanError, ThinRNNError
-from thinrnn.plan import Group, Plan, Refusal, SizeAttribute, Slice, named_tensors
+from thinrnn.group import Group, SizeAttribute, Slice
+from thinrnn.plan import Plan, Refusal, named_tensors
 
 MIXED_TOO = ". Cutting them along changed the outputs: do they mix the neurons, as a norm does?"
 CUTS = 4  # the sizes of a single cut may fit by chance

@@ -15,7 +15,8 @@ from thinrnn._gates.scaled_weight import Scratch, along, scale
 from thinrnn._layers.computed import norm_except, norms_of, with_lengths
 from thinrnn._layers.registry import is_recurrent
 from thinrnn.errors import GateError, PlanError
-from thinrnn.plan import NormSlice, Plan, Role, Slice, named_tensors
+from thinrnn.group import NormSlice, Role, Slice
+from thinrnn.plan import Plan, named_tensors
 
 Placement = Literal["readers", "both"]
 

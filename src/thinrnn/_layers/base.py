@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from thinrnn._layers.computed import Computed
-from thinrnn.plan import Role
+from thinrnn.group import Role
 
 Edit = Callable[[str, Tensor], Tensor]  # (space, values with neurons last) -> new values
 States = list[tuple[Sequence[str], Sequence[Tensor]]]  # hidden (and cell): spaces, their values

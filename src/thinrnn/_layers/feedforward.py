@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from thinrnn._layers.base import Intake, Layer, Slot, argument
-from thinrnn.plan import Role
+from thinrnn.group import Role
 
 
 class LinearLayer(Layer):

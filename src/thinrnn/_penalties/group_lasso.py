@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from thinrnn._gates.attach import attach_, gates
 from thinrnn._gates.estimators import Fixed
 from thinrnn.errors import GateError
-from thinrnn.plan import Group, Plan, Slice, named_tensors
+from thinrnn.group import Group, Slice
+from thinrnn.plan import Plan, named_tensors
 
 
 class GroupLasso:

@@ -19,9 +19,10 @@ from thinrnn._layers.recurrent import RNNLayer
 from thinrnn._layers.registry import layer_of
 from thinrnn._surgery.full_width_inputs import NORM, kept_at, kept_in_state, places_of
 from thinrnn.errors import PlanError
+from thinrnn.group import NormSlice, Slice, State, runs_of
 from thinrnn.nn.rnn_cell import ProjectedLSTM
 from thinrnn.nn.rnn_stack import RNNStack
-from thinrnn.plan import NormSlice, Plan, Slice, State, named_tensors, runs_of
+from thinrnn.plan import Plan, named_tensors
 
 Keep = dict[str, Tensor]  # group -> neurons to keep, ascending
 Positions = dict[str, dict[int, Tensor]]  # parameter -> dimension -> positions to keep

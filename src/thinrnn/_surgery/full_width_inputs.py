@@ -19,7 +19,8 @@ from thinrnn._layers.base import Layer
 from thinrnn._layers.norms import NormLayer
 from thinrnn._model.tree import map_tensors, parameters_of, paths_of, tensors_in
 from thinrnn.errors import ThinRNNError
-from thinrnn.plan import Group, NormSlice, Plan, Slice, State
+from thinrnn.group import Group, NormSlice, Slice, State
+from thinrnn.plan import Plan
 
 
 class Narrowing:

@@ -28,8 +28,9 @@ from thinrnn._surgery.full_width_inputs import kept_in_space, kept_in_state, pla
 from thinrnn._surgery.provenance import Record
 from thinrnn._surgery.speed import warn_unless_faster
 from thinrnn.errors import HardCodedSizeError, VerifyError
+from thinrnn.group import State
 from thinrnn.nn.rnn_stack import RNNStack
-from thinrnn.plan import Plan, State
+from thinrnn.plan import Plan
 
 Source = tuple[str, str]  # (layer, space)
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5}
